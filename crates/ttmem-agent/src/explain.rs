@@ -86,11 +86,11 @@ struct Bank<'a> {
 
 impl<'a> Bank<'a> {
     fn of(copy: &'a SegmentCopy, failure: &Failure, space: Space) -> Option<Self> {
-        let is_buffer = |it: &&Record| {
-            it.sequence.get() != 0
-                && it.kind == Kind::Alloc as u8
-                && it.space == space as u8
-                && it.flags.get() & flags::VIEW == 0
+        let is_buffer = |record: &&Record| {
+            record.sequence.get() != 0
+                && record.kind == Kind::Alloc as u8
+                && record.space == space as u8
+                && record.flags.get() & flags::VIEW == 0
         };
         let mut by_allocator: BTreeMap<u16, Vec<&Record>> = BTreeMap::new();
         for record in copy.slots.iter().filter(is_buffer) {

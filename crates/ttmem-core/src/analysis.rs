@@ -3,6 +3,7 @@
 //! A state keeps facts only. An [`Analysis`] owns everything that is worth keeping from one question to the next, each with
 //! the version of the records that it follows from, so that a snapshot costs what changed since the one before.
 
+mod blocked;
 mod blocks;
 mod buffers;
 mod core_allocations;

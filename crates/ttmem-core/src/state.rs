@@ -5,6 +5,7 @@
 //! peaks, history, and comparisons with the runtime's own statistics.
 
 mod allocations;
+mod blocked;
 mod definitions;
 mod fault;
 mod keyframe;

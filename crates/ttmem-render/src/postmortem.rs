@@ -111,26 +111,26 @@ impl Page {
 }
 
 /// When and where, and whether everything is as it was then.
-fn describe_source(it: &PostMortem) -> String {
-    let mut parts = vec![format!("{:.3}", it.at)];
-    parts.extend(it.runtime.clone());
-    parts.push(match (&it.inexact_reason, it.exact) {
+fn describe_source(found: &PostMortem) -> String {
+    let mut parts = vec![format!("{:.3}", found.at)];
+    parts.extend(found.runtime.clone());
+    parts.push(match (&found.inexact_reason, found.exact) {
         (None, true) => "exactly as when it failed".to_owned(),
         (Some(reason), _) => format!("not exact: {reason}"),
         (None, false) => "not exact".to_owned(),
     });
-    if it.later_failures > 0 {
-        parts.push(format!("{} followed", plural(it.later_failures, "later failure")));
+    if found.later_failures > 0 {
+        parts.push(format!("{} followed", plural(found.later_failures, "later failure")));
     }
     parts.join(", ")
 }
 
 /// Why it failed, in sentences.
-fn reasons(it: &PostMortem) -> Vec<String> {
-    let failure = &it.failure;
+fn reasons(found: &PostMortem) -> Vec<String> {
+    let failure = &found.failure;
     match failure.kind {
-        FailureKind::OutOfMemory => it.bank.iter().filter_map(|bank| describe_shortage(bank, failure)).collect(),
-        FailureKind::Clash => describe_clash(it),
+        FailureKind::OutOfMemory => found.bank.iter().filter_map(|bank| describe_shortage(bank, failure)).collect(),
+        FailureKind::Clash => describe_clash(found),
         FailureKind::BeyondL1 => vec![
             "The program's circular buffers and other memory do not fit into the L1 of a core, even if it is empty: use \
              smaller blocks, fewer buffers, or spread the work over more cores."
@@ -173,9 +173,9 @@ fn describe_shortage(bank: &FailedBank, failure: &Failure) -> Option<String> {
     })
 }
 
-fn describe_clash(it: &PostMortem) -> Vec<String> {
+fn describe_clash(found: &PostMortem) -> Vec<String> {
     let mut all = Vec::new();
-    if let Some(gap) = it.gaps.first() {
+    if let Some(gap) = found.gaps.first() {
         let lowest = gap.lowest_reserved.map_or_else(|| "unknown".to_owned(), |at| format!("{at:#x}"));
         let cores = match &gap.cores[..] {
             [] => "each core".to_owned(),
@@ -186,7 +186,7 @@ fn describe_clash(it: &PostMortem) -> Vec<String> {
             size(gap.needed_bytes),
             size(gap.free_bytes)
         ));
-        let elsewhere = it.in_the_way.iter().filter(|it| it.only_by_lockstep).count() as u64;
+        let elsewhere = found.in_the_way.iter().filter(|it| it.only_by_lockstep).count() as u64;
         if elsewhere > 0 {
             let lowest = gap.lowest_buffer.map_or_else(
                 || "no buffer is on the program's own cores".to_owned(),
@@ -212,21 +212,21 @@ struct Remedy {
     short: String,
 }
 
-fn remedies(it: &PostMortem) -> Vec<Remedy> {
+fn remedies(found: &PostMortem) -> Vec<Remedy> {
     let mut all = Vec::new();
-    if let Some(OpenWith { parameter, bytes }) = &it.open_with {
+    if let Some(OpenWith { parameter, bytes }) = &found.open_with {
         let title = format!("Open the device with {parameter}={bytes} ({}) or more.", size(*bytes));
         all.push(Remedy { short: title.clone(), title, header: Vec::new(), rows: Vec::new(), more: 0 });
     }
-    all.extend(free_window(it));
-    all.extend(free_sites(it));
-    all.extend(move_buffers(it));
+    all.extend(free_window(found));
+    all.extend(free_sites(found));
+    all.extend(move_buffers(found));
     all
 }
 
 /// To free neighbouring buffers.
-fn free_window(it: &PostMortem) -> Option<Remedy> {
-    let window = it.make_room.as_ref()?;
+fn free_window(found: &PostMortem) -> Option<Remedy> {
+    let window = found.make_room.as_ref()?;
     let block = format!("a free block of {} at {:#x}", size(window.block_bytes_per_bank), window.address);
     let what = format!("{} with {} per bank", plural(window.count, "buffer"), size(window.bytes_per_bank));
     if window.count == 0 {
@@ -248,8 +248,8 @@ fn free_window(it: &PostMortem) -> Option<Remedy> {
 }
 
 /// To free everything of one call site.
-fn free_sites(it: &PostMortem) -> Option<Remedy> {
-    let all: Vec<&FailureHolder> = it.sites_that_make_room.iter().collect();
+fn free_sites(found: &PostMortem) -> Option<Remedy> {
+    let all: Vec<&FailureHolder> = found.sites_that_make_room.iter().collect();
     let first = all.first()?;
     let (rows, more) = holder_rows(&all);
     Some(Remedy {
@@ -262,23 +262,23 @@ fn free_sites(it: &PostMortem) -> Option<Remedy> {
 }
 
 /// To free the buffers in the way of a program, and to allocate them again.
-fn move_buffers(it: &PostMortem) -> Option<Remedy> {
-    if it.in_the_way.is_empty() {
+fn move_buffers(found: &PostMortem) -> Option<Remedy> {
+    if found.in_the_way.is_empty() {
         return None;
     }
-    let count = plural(it.in_the_way.len() as u64, "buffer");
+    let count = plural(found.in_the_way.len() as u64, "buffer");
     let place = |it: &InTheWay| match it.new_address {
         Some(address) => format!("{address:#x}"),
         None => "no room".to_owned(),
     };
-    let rows = it.in_the_way.iter().take(MAX_ROWS).map(|in_the_way| {
+    let rows = found.in_the_way.iter().take(MAX_ROWS).map(|in_the_way| {
         let buffer = &in_the_way.buffer;
         let cores = if in_the_way.only_by_lockstep { "other".to_owned() } else { cores_of(buffer) };
         vec![buffer.id.clone(), per_bank(buffer), place(in_the_way), cores, describe_buffer(buffer)]
     });
-    let all_fit = it.in_the_way.iter().all(|it| it.new_address.is_some());
-    let end = it.failure.program_end.map_or_else(String::new, |end| format!(" below {end:#x}"));
-    let first = describe_buffer(&it.in_the_way[0].buffer);
+    let all_fit = found.in_the_way.iter().all(|it| it.new_address.is_some());
+    let end = found.failure.program_end.map_or_else(String::new, |end| format!(" below {end:#x}"));
+    let first = describe_buffer(&found.in_the_way[0].buffer);
     let title = if all_fit {
         format!(
             "Free {count}{end}, then allocate them again in this order; they move above the program's memory:"
@@ -297,7 +297,7 @@ fn move_buffers(it: &PostMortem) -> Option<Remedy> {
         title,
         header: vec!["ADDRESS", "PER BANK", "NEW ADDRESS", "CORES", "BUFFER"],
         rows: rows.collect(),
-        more: it.in_the_way.len().saturating_sub(MAX_ROWS) as u64,
+        more: found.in_the_way.len().saturating_sub(MAX_ROWS) as u64,
         short,
     })
 }
@@ -317,14 +317,14 @@ fn holder_rows(holders: &[&FailureHolder]) -> (Vec<Vec<String>>, u64) {
     (rows, holders.len().saturating_sub(MAX_ROWS) as u64)
 }
 
-fn describe_holder(it: &FailureHolder) -> String {
-    let FailureHolder { count, bytes_per_bank, .. } = it;
-    format!("{} in {}, {}", size(*bytes_per_bank), plural(*count, "buffer"), describe_site_and_tensor(it))
+fn describe_holder(holder: &FailureHolder) -> String {
+    let FailureHolder { count, bytes_per_bank, .. } = holder;
+    format!("{} in {}, {}", size(*bytes_per_bank), plural(*count, "buffer"), describe_site_and_tensor(holder))
 }
 
-fn describe_site_and_tensor(it: &FailureHolder) -> String {
-    let origin = &it.origin;
-    let site = describe_site(it.site_name.as_deref(), origin.op.as_deref(), origin.purpose);
+fn describe_site_and_tensor(holder: &FailureHolder) -> String {
+    let origin = &holder.origin;
+    let site = describe_site(holder.site_name.as_deref(), origin.op.as_deref(), origin.purpose);
     with_tensor(site, origin.tensor.as_deref())
 }
 

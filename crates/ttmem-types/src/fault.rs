@@ -211,6 +211,12 @@ pub enum FindingKind {
     TraceTooLarge,
     /// The runtime does not support a request.
     Unsupported,
+    /// The memory of a cached program overlaps L1 buffers that stay: its next dispatch will fail.
+    WouldClash,
+    /// Hardly any memory is free.
+    NearlyFull,
+    /// Much memory is free, but only in small blocks.
+    Fragmented,
     /// A segment has no room to list all allocations.
     Unlisted,
     /// Memory use only grew.

@@ -804,6 +804,56 @@ class Process(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failure(Record):
+    """A request that the runtime refused, with the figures of that moment. What is absent is unknown."""
+
+    kind: str
+    """Why it failed."""
+    indexes: tuple[int, ...]
+    """``Device.index``es of its devices."""
+    space: str | None
+    """Memory space; of program memory, that of the parts that did not fit."""
+    requested_bytes: int | None
+    """Requested bytes on each device: of a buffer, of all traces, or of a program's kernels and arguments."""
+    needed_bytes_per_bank: int | None
+    """Bytes that the buffer needs in each bank."""
+    free_bytes_per_bank: int | None
+    """Free bytes in each bank."""
+    largest_free_bytes_per_bank: int | None
+    """Largest free block in a bank."""
+    program_end: int | None
+    """End of the program's memory on its cores, an address in L1."""
+    lowest_buffer: int | None
+    """Lowest address of a buffer in L1."""
+    limit_bytes: int | None
+    """Bytes that there are: of L1, of the kernel config buffer, or of the trace region."""
+    cores: tuple[tuple[int, int, int, int], ...] | None
+    """Cores that it concerns, if not all: rectangles, each from column, row to column, row."""
+    program: int | None
+    """Number of the program."""
+    program_name: str | None
+    """Name of the program."""
+    site_name: str | None
+    """Call site."""
+    file: str | None
+    """Path of the file."""
+    line: int | None
+    """Line of the file."""
+    function: str | None
+    """Function that the line is in."""
+    op: str | None
+    """Operation that the line called, or the runtime's device operation."""
+    purpose: str | None
+    """What the memory is for."""
+    tensor: str | None
+    """The tensor: data type, shape and layout."""
+    stack: tuple[str, ...]
+    """The calls that led to the line, innermost first, if whole stacks are recorded."""
+    sequence: int | None
+    """Number of the event in its segment."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding(Record):
     """A problem, with severity."""
 
@@ -831,6 +881,8 @@ class Finding(Record):
     """First occurrence; ``None`` for a state that holds now."""
     last: datetime | None
     """Last occurrence; ``None`` for a state that holds now."""
+    failure: Failure | None
+    """The failed allocation, if it is one: the last of its kind."""
     text: str
     """The finding in one sentence."""
 
@@ -1161,6 +1213,10 @@ class SiteUsage(Record):
     """Requested bytes per device."""
     used_bytes: int
     """Allocated bytes per device, else requested bytes."""
+    peak_count: int | None
+    """Number of buffers when the process's memory of this space was largest; ``None``: unknown."""
+    peak_bytes: int | None
+    """Bytes per device at that time."""
 
 
 @dataclass(frozen=True, kw_only=True)

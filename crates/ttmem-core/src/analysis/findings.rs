@@ -169,6 +169,7 @@ impl Figures<'_> {
         let state = self.state;
         for (id, process) in &state.processes {
             self.judge_traces(*id, process, findings);
+            self.judge_programs(*id, process, findings);
             for (&(allocator, space), audit) in &process.audits {
                 if !audit.theirs.quiet || audit.drift.is_zero() {
                     continue;

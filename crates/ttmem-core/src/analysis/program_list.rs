@@ -112,6 +112,7 @@ impl<'a> Figures<'a> {
     ) -> Program {
         let &ProgramFigures { scope, key, state, sums, .. } = program;
         let memory = self.program_memory(Tenant { process: id, scope });
+        let lowest = self.lowest_buffer(process, scope);
         let parts = memory.of(key);
         let cores = process.cores_of_program(scope, key, parts);
         let named = || self.state.names_of(chips_in(&process.allocators, &scope));
@@ -139,6 +140,7 @@ impl<'a> Figures<'a> {
             scratch_bytes: sums.scratch,
             view_count: sums.views,
             end: sums.end,
+            would_clash: sums.end.zip(lowest).is_some_and(|(end, lowest)| end > lowest),
             placements: if full { placements(parts) } else { Vec::new() },
         }
     }

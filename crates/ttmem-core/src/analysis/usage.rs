@@ -142,6 +142,7 @@ impl Figures<'_> {
             allocatable_bytes: None,
             free_bytes: None,
             largest_free_bytes_per_bank: None,
+            fragmentation_percent: None,
             peak_bytes: 0,
             count: None,
             basis: Basis::Exact,
@@ -177,6 +178,9 @@ impl Figures<'_> {
                 sum.allocatable_bytes = Some(layout.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
                 sum.free_bytes = Some(free.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
                 sum.largest_free_bytes_per_bank = Some(free.largest);
+                let apart = free.bytes_per_bank.saturating_sub(free.largest);
+                let share = apart as f64 / free.bytes_per_bank.max(1) as f64;
+                sum.fragmentation_percent = Some((share * 1000.0).round() / 10.0);
             }
         }
         sum.used_bytes = sum.allocated_bytes.unwrap_or(sum.used_bytes);

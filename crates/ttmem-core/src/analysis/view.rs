@@ -68,6 +68,7 @@ impl Figures<'_> {
             }
             let spaces = view.map(|it| &it.usage.spaces[..]).unwrap_or_default();
             self.judge_device(&id, chip, &usage, spaces, &mut findings);
+            self.judge_free_space(&id, chip, &usage, &mut findings);
             let with_cores = detail.cores || detail.cores_of == Some(chip.chip.index);
             let cores = view.filter(|_| with_cores);
             devices.push(Device {

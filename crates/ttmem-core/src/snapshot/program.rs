@@ -77,6 +77,9 @@ pub struct Program {
     pub view_count: u64,
     /// Highest end address of its memory on any core; `null` if it has none.
     pub end: Option<u64>,
+    /// Whether L1 buffers are below that end: as long as they are there, a dispatch fails.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub would_clash: bool,
     /// Its memory, by address.
     pub placements: Vec<Placement>,
 }

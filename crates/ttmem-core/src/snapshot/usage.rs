@@ -65,6 +65,9 @@ pub struct BufferUsage {
     pub free_bytes: Option<u64>,
     /// Largest free block per bank: no larger allocation can succeed.
     pub largest_free_bytes_per_bank: Option<u64>,
+    /// Percent of the free bytes that are not in the largest free block; 0 if nothing is free.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fragmentation_percent: Option<f64>,
     /// Peak of the bytes in use.
     pub peak_bytes: u64,
     /// Live buffers; `null` where only their sum is known.

@@ -142,8 +142,10 @@ impl State {
         self.program_changes += 1;
         process.program_changes = self.program_changes;
         let last = dispatched.map(|at| (at, self.program_changes));
-        let new =
-            ProgramState { cores, site, class, dispatches, last, pending_peak: None, recorded_peak: None };
+        let (pending_peak, recorded_peak, blocked) = (None, None, None);
+        let new = ProgramState { cores, site, class, dispatches, last, pending_peak, recorded_peak, blocked };
+        let before = process.programs.get(&key).map_or(0, |known| known.dispatches);
+        process.dispatches = process.dispatches.saturating_add(dispatches.saturating_sub(before));
         let known = process.programs.entry(key).or_insert(new);
         let (mut pending_peak, recorded_peak) = (known.pending_peak, known.recorded_peak);
         let most = recorded_peak.max(pending_peak.map(|(buffers, _)| buffers));

@@ -36,6 +36,8 @@ pub(crate) struct ProcessState {
     pub(crate) is_complete: bool,
     pub(crate) program_names: BTreeMap<u32, String>,
     pub(crate) sites: Sites,
+    /// Dispatches of all its programs.
+    pub(crate) dispatches: u64,
     /// [`super::State::program_changes`] after its own last one.
     pub(crate) program_changes: u64,
     /// Capture of the newest trace in the event log: a listing reports traces again.
@@ -61,6 +63,17 @@ pub(crate) struct ProgramState {
     pub(crate) pending_peak: Option<(u64, Mono)>,
     /// Most bytes of buffers at a dispatch that was compared.
     pub(crate) recorded_peak: Option<u64>,
+    /// Since when buffers are in the way of its memory.
+    pub(crate) blocked: Option<Blocked>,
+}
+
+/// Since when an L1 buffer is in the way of a program's memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Blocked {
+    /// Lowest address of a buffer.
+    pub(crate) address: u64,
+    /// Dispatches of all programs of its process until then.
+    pub(crate) dispatches: u64,
 }
 
 /// The last audit of one allocator's space.
@@ -109,6 +122,7 @@ impl ProcessState {
             is_complete: true,
             program_names: BTreeMap::new(),
             sites: Sites::default(),
+            dispatches: 0,
             program_changes: 0,
             logged_trace: None,
             records: 0,

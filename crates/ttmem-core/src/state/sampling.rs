@@ -60,6 +60,7 @@ impl State {
         }
         self.ledger.keep_changes();
         self.record_peaks(analysis);
+        self.note_blocked_programs(analysis);
         let mut figures = analysis.of(self);
         let plan = figures.plan();
         let groups = plan.groups.iter().enumerate();

@@ -8,6 +8,7 @@ mod listing;
 mod machine;
 mod programs;
 mod sites;
+mod warnings;
 
 use super::*;
 use crate::Detail;

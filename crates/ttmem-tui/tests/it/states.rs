@@ -307,6 +307,7 @@ pub(crate) fn unknown() -> Snapshot {
         resident_cores: 0,
         dispatched: None,
         end: None,
+        would_clash: false,
         placements: Vec::new(),
         indexes: Vec::new(),
         ..program(0, "", &someone)

@@ -146,8 +146,14 @@ fn sites_are_listed_with_their_usage() {
     let tracked = Tracked::start();
     let page = tracked.print(&["--sites"]);
     let rows: Vec<&str> = page.lines().collect();
-    assert!(rows[0].contains("SIZE COUNT  DEVICE SPACE ") && rows[0].ends_with("CALL SITE"), "{page}");
-    assert!(rows[1].contains("40.0 KiB     1  0      dram") && rows[1].contains("ttnn.matmul"), "{page}");
+    assert!(
+        rows[0].contains("SIZE COUNT  AT PEAK  DEVICE SPACE ") && rows[0].ends_with("CALL SITE"),
+        "{page}"
+    );
+    assert!(
+        rows[1].contains("40.0 KiB     1 40.0 KiB  0      dram") && rows[1].contains("ttnn.matmul"),
+        "{page}"
+    );
     assert!(rows[1].ends_with("model.py:42 (Layer.forward)"), "{page}");
     assert_eq!(rows[5], "4 buffers, 100.0 KiB on all devices; sizes are per device");
     let snapshot: Snapshot = schema::snapshot(tracked.print(&["--json", "--sites"]).as_bytes());

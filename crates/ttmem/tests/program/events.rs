@@ -7,7 +7,7 @@ use crate::exe;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -15,11 +15,13 @@ use ttmem_testkit::producer::{Held, Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::legacy::Type;
 use ttmem_wire::record::{Record, SIZE};
+use ttmem_wire::segment::parse_name;
 
 /// The records in the ring of a process's only segment, as the bytes of the file have them.
 fn ring(folder: &Path) -> Vec<Record> {
     let found = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let found: Vec<_> = found.filter(|path| path.to_str().unwrap().contains("ttmem.")).collect();
+    let is_segment = |path: &PathBuf| parse_name(path.file_name().unwrap().as_encoded_bytes()).is_some();
+    let found: Vec<_> = found.filter(is_segment).collect();
     let [path] = &found[..] else { panic!("one segment: {found:?}") };
     let bytes = fs::read(path).unwrap();
     // The offsets of docs/protocol/segment.md.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod exceptions;
+mod failures;
 mod figures;
 mod forks;
 mod lifetimes;

@@ -352,6 +352,14 @@ void run_command(const std::string &line) {
         in >> word;
         runtime->misbehaviour().throwing = names.insert(word).first->c_str();
         answer("set");
+    } else if (verb == "refuse") {
+        static std::set<std::string> texts;
+        std::string text;
+        in >> word;
+        std::getline(in >> std::ws, text);
+        runtime->misbehaviour().refusal = texts.insert(text).first->c_str();
+        runtime->misbehaviour().refusing = texts.insert(word).first->c_str();
+        answer("set");
     } else if (verb == "nonsense" || verb == "torn" || verb == "huge") {
         in >> number;
         Misbehaviour &requested = runtime->misbehaviour();

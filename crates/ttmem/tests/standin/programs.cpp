@@ -211,6 +211,9 @@ std::unordered_map<uint32_t, std::shared_ptr<Kernel>> &ProgramImpl::get_kernels(
     return kernels;
 }
 
+void ProgramImpl::validate_circular_buffer_region(const IDevice *) { throw_if_requested(__func__); }
+void ProgramImpl::validate_dataflow_buffer_region(const IDevice *) { throw_if_requested(__func__); }
+
 void ProgramImpl::place(const IDevice *device) {
     // Runtimes before 0.80 place at every dispatch.
 #ifndef OLD
@@ -282,7 +285,10 @@ MeshCommandQueue::~MeshCommandQueue() = default;
 void MeshWorkloadImpl::compile(MeshDevice *mesh) {
     if (programs.size() < 2) {
         for (auto &[range, program] : programs) {
-            if (program.internal) program.internal->place(mesh);
+            if (!program.internal) continue;
+            program.internal->place(mesh);
+            program.internal->validate_circular_buffer_region(mesh);
+            program.internal->validate_dataflow_buffer_region(mesh);
         }
     } else {
         std::vector<std::thread> crew;

@@ -152,6 +152,8 @@ public:
     const std::vector<std::shared_ptr<DataflowBufferImpl>> &dataflow_buffers() const;
     void allocate_dataflow_buffers(const IDevice *device);
     void allocate_scratchpads(const IDevice *device);
+    void validate_circular_buffer_region(const IDevice *device);
+    void validate_dataflow_buffer_region(const IDevice *device);
     void invalidate_circular_buffer_allocation();
     void apply_dfb_size_overrides(const std::vector<DfbSizeOverride> &sizes);
     uint32_t &get_program_config_size(uint32_t type);

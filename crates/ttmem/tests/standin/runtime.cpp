@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <new>
 #include <utility>
 
@@ -26,6 +27,7 @@ Misbehaviour misbehaviour;
 
 void throw_if_requested(const char *function) {
     if (!std::strcmp(misbehaviour.throwing.load(), function)) throw tt::Fatal{-1, function};
+    if (!std::strcmp(misbehaviour.refusing.load(), function)) throw std::runtime_error(misbehaviour.refusal.load());
 }
 bool is_garbage(const char *what) { return !std::strcmp(misbehaviour.garbage.load(), what); }
 }  // namespace internal_state
@@ -50,6 +52,7 @@ uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / u
 
 // Fails as requested for this thread, if `when` is the time for it.
 void fail(Failure::When when) {
+    if (when == Failure::ALLOCATE) throw_if_requested("allocate_buffer");
     if (next.kind == Failure::NONE || next.when != when) return;
     Failure failure = std::exchange(next, Failure{});
     switch (failure.kind) {

@@ -322,6 +322,9 @@ public:
 struct Misbehaviour {
     // The function that throws when it is called from outside.
     std::atomic<const char *> throwing{""};
+    // The function that refuses, and what it says.
+    std::atomic<const char *> refusing{""};
+    std::atomic<const char *> refusal{""};
     // Statistics are implausible.
     std::atomic<bool> nonsense{false};
     // Shard specs are invalid.

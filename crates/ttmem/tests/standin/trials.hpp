@@ -45,6 +45,10 @@ std::string thrown(F work) {
         return "bad_alloc";
     } catch (int value) {
         return "int " + std::to_string(value);
+    } catch (const std::runtime_error &error) {
+        std::string what = error.what();
+        std::replace(what.begin(), what.end(), '\n', '|');
+        return "error " + what;
     }
 }
 

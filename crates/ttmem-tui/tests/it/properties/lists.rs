@@ -52,6 +52,7 @@ impl Generator<'_> {
             scratch_bytes: self.number(),
             view_count: self.number(),
             end: self.maybe(Self::number),
+            would_clash: self.yes(),
             placements: self.some(3, |g| Placement {
                 space: g.space(),
                 address: g.maybe(Self::number),

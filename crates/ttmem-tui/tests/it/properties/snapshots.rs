@@ -25,6 +25,7 @@ impl Generator<'_> {
             allocatable_bytes: self.maybe(Self::number),
             free_bytes: self.maybe(Self::number),
             largest_free_bytes_per_bank: self.maybe(Self::number),
+            fragmentation_percent: None,
             peak_bytes: self.number(),
             count: self.maybe(Self::number),
             basis: self.basis(),

@@ -121,6 +121,7 @@ pub(super) fn buffer_usage(used_bytes: u64, count: u64, allocatable: Option<u64>
         allocatable_bytes: allocatable,
         free_bytes: free,
         largest_free_bytes_per_bank: free.map(|free| free / 20),
+        fragmentation_percent: None,
         peak_bytes: used_bytes + used_bytes / 8,
         count: Some(count),
         basis: Basis::Exact,

@@ -163,6 +163,7 @@ pub(super) fn program(id: u32, name: &str, process: &Process) -> Program {
         scratch_bytes: if id % 4 == 2 { 8 * KIB } else { 0 },
         view_count: u64::from(id == 0),
         end: (id != 10).then_some(0x1_9900 + cb),
+        would_clash: false,
         placements: vec![
             placement(Space::Kernel, 0x8240, (6 + n) * 1000, false),
             placement(Space::Cb, 0x1_9900, cb / 2, false),
