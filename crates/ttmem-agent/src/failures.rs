@@ -10,6 +10,8 @@ use crate::programs;
 use crate::shim::{BufferFacts, CaughtText, L1_SMALL, ProgramTarget, SiteFacts, ttmem_device_of};
 use crate::sites;
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use ttmem_client::agent;
 use ttmem_types::FailureKind;
 use ttmem_wire::failure::Failure;
@@ -96,6 +98,8 @@ pub(crate) extern "C" fn ttmem_agent_program_refused(
         return;
     }
     let Some((scope, key)) = programs::refused(program, id, target) else { return };
+    let is_worker = sites::is_worker();
+    let site = if is_worker { 0 } else { sites::of_refused_program().get() };
     let is_size = refusal.kind == FailureKind::KernelConfig;
     let failure = Failure {
         requested: if is_size { refusal.needed } else { 0 },
@@ -103,10 +107,47 @@ pub(crate) extern "C" fn ttmem_agent_program_refused(
         available: refusal.available,
         cores: cores_of(refusal.cores).get(),
         program: key,
-        site: sites::of_refused_program().get(),
+        site,
         ..Failure::new(refusal.kind, refusal.space, scope.get())
     };
-    report(&failure, caught);
+    if !is_worker {
+        report(&failure, caught);
+    } else if let Some(mut pending) = pending() {
+        pending.get_or_insert(failure);
+    }
+}
+
+/// A refusal in a thread that compiles for another one. Several programs of a dispatch may be refused, and the dispatch fails with the
+/// first.
+static PENDING: Mutex<Option<Failure>> = Mutex::new(None);
+
+/// `None`: another thread has it, in this process or in the one that this was forked from.
+fn pending() -> Option<MutexGuard<'static, Option<Failure>>> {
+    PENDING.try_lock().ok()
+}
+
+/// A dispatch failed: a program of it may have been refused in another thread.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ttmem_agent_dispatch_refused(caught: &CaughtText) {
+    let Some(refusal) = caught.text().and_then(Refusal::parse) else { return };
+    let refused = pending().and_then(|mut it| it.take_if(|failure| failure.kind == refusal.kind));
+    if let Some(failure) = refused {
+        report(&Failure { site: sites::of_refused_program().get(), ..failure }, caught);
+    }
+}
+
+/// Reports a refusal that no dispatch failed with. Called from time to time by the agent's own thread.
+pub(crate) fn report_pending() {
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    // One that was there the last time is not about to be reported.
+    let waited = SEEN.load(Ordering::Relaxed);
+    let Some(mut pending) = pending() else { return };
+    let failure = pending.take_if(|_| waited);
+    SEEN.store(pending.is_some(), Ordering::Relaxed);
+    drop(pending);
+    if let Some(failure) = failure {
+        let _ = agent::report_failure(tracker(), &failure);
+    }
 }
 
 /// The runtime had no memory for a trace. `mesh_impl` is the mesh's implementation object.

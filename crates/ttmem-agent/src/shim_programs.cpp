@@ -357,7 +357,13 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     if (!is_active() || !exists(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
     finalized_for = nullptr;
     Scoped<void *> dispatcher(&ttmem_thread.dispatcher, __builtin_return_address(0));
-    call<ENQUEUE>(queue, of, blocking);
+    try {
+        call<ENQUEUE>(queue, of, blocking);
+    } catch (...) {
+        // Programs are compiled in other threads, which do not know the line that dispatches.
+        Caught().report([](const CaughtText *text) { ttmem_agent_dispatch_refused(text); });
+        throw;
+    }
     Meter meter;
     if (!__atomic_load_n(&programs_found, __ATOMIC_RELAXED) && !find_finalized(of)) return;
     ProgramTarget target = {};

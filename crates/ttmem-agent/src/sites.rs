@@ -135,6 +135,11 @@ pub(crate) fn of_program(kernels: &str) -> SiteNumber {
     if is_wanted { find(key, 0, parts) } else { find_native(key, 0, parts) }
 }
 
+/// Whether the calling thread works for a Python thread: it has no frames of its own.
+pub(crate) fn is_worker() -> bool {
+    !is_dispatching() && python::find().is_some_and(|python| python.walk::<1>(1).is_none())
+}
+
 /// The call site of a program or trace that the runtime refuses: the line, and the operation as the program calls it.
 pub(crate) fn of_refused_program() -> SiteNumber {
     if frames_kept() == 0 {

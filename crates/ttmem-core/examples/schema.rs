@@ -1,10 +1,10 @@
-//! Prints the JSON Schema of what `ttmem --json` and `ttmem dump --json` print; `cargo xtask gen` keeps it in `docs`.
+//! Prints the JSON Schema of what `ttmem --json`, `ttmem dump --json` and `ttmem postmortem --json` print; `cargo xtask gen` keeps it in `docs`.
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, RestrictFormats};
 use serde_json::Value;
-use ttmem_core::snapshot::{Dump, Snapshot};
+use ttmem_core::snapshot::{Dump, PostMortem, Snapshot};
 
 fn main() -> serde_json::Result<()> {
     let settings = SchemaSettings::draft2020_12()
@@ -12,8 +12,9 @@ fn main() -> serde_json::Result<()> {
         .with_transform(RestrictFormats::default())
         .with_transform(RecursiveTransform(simplify));
     let mut generator = settings.into_generator();
-    // Not part of a snapshot, so it is added explicitly.
+    // Not parts of a snapshot, so they are added explicitly.
     generator.subschema_for::<Dump>();
+    generator.subschema_for::<PostMortem>();
     let mut schema = generator.into_root_schema_for::<Snapshot>();
     let comment = "Made from crates/ttmem-core by `cargo xtask gen`; changes belong there.";
     schema.ensure_object().shift_insert(1, "$comment".to_owned(), comment.into());

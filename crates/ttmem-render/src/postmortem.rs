@@ -34,6 +34,11 @@ pub fn page(post_mortem: &PostMortem, width: usize) -> Vec<Line> {
     for sentence in reasons(post_mortem) {
         page.paragraph(&sentence, Tone::Plain);
     }
+    let stack: Vec<Vec<String>> =
+        post_mortem.failure.origin.stack.iter().map(|frame| vec![frame.clone()]).collect();
+    if !stack.is_empty() {
+        page.list("Calls that led to the request, innermost first:", &["CALL"], &stack, 0);
+    }
     for remedy in remedies(post_mortem) {
         page.list(&remedy.title, &remedy.header, &remedy.rows, remedy.more);
     }

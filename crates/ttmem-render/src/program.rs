@@ -125,10 +125,13 @@ pub static FIELDS: &[Field<Programs>] = &[
         program => Value::Fraction(program.resident_cores.into(), total_cores(program)),
     })
     .queried(),
-    text("state", "active on how many of its cores, or cached", |r| match r.program.resident_cores {
-        _ if r.program.residency_unknown => Value::Name("unknown"),
-        0 => Value::Name("cached"),
-        n => Value::Text(Cow::Owned(format!("active {n}/{}", total_cores(r.program)))),
+    text("state", "active on how many of its cores, cached, or blocked by buffers", |r| {
+        match r.program.resident_cores {
+            _ if r.program.residency_unknown => Value::Name("unknown"),
+            0 if r.program.would_clash => Value::Name("blocked"),
+            0 => Value::Name("cached"),
+            n => Value::Text(Cow::Owned(format!("active {n}/{}", total_cores(r.program)))),
+        }
     }),
     text("kernels", "names of its kernels, if its name is its operation", |r| {
         absent(r.program.kernels.as_deref())
@@ -136,6 +139,12 @@ pub static FIELDS: &[Field<Programs>] = &[
     .queried(),
     text("call_site", "call site that dispatched it first", |r| absent(r.program.site_name.as_deref()))
         .queried(),
+    text(
+        "blocked",
+        "whether L1 buffers are below its end, so that a dispatch would fail: `yes` or `no`",
+        |r| Value::Name(if r.program.would_clash { "yes" } else { "no" }),
+    )
+    .queried(),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Programs> {

@@ -14,6 +14,12 @@ pub fn dump<T: DeserializeOwned>(printed: &[u8]) -> T {
     read(printed, "#/$defs/Dump")
 }
 
+/// Reads a post-mortem as it was printed, and validates it.
+#[track_caller]
+pub fn post_mortem<T: DeserializeOwned>(printed: &[u8]) -> T {
+    read(printed, "#/$defs/PostMortem")
+}
+
 #[track_caller]
 #[cfg_attr(not(feature = "validate"), expect(unused_variables, reason = "only the validator needs it"))]
 fn read<T: DeserializeOwned>(printed: &[u8], definition: &str) -> T {
@@ -37,13 +43,13 @@ fn validate(value: &serde_json::Value, definition: &str) -> Result<(), String> {
     use std::sync::LazyLock;
 
     static SCHEMA: &str = include_str!("../../../docs/snapshot.schema.json");
-    /// The compiled schema: the root, and the definition that is printed as a document.
-    static COMPILED: LazyLock<(Schemas, [(&str, SchemaIndex); 2])> = LazyLock::new(|| {
+    /// The compiled schema: the root, and the definitions that are printed as documents.
+    static COMPILED: LazyLock<(Schemas, [(&str, SchemaIndex); 3])> = LazyLock::new(|| {
         let name = "ttmem://docs/snapshot.schema.json";
         let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
         compiler.enable_format_assertions();
         compiler.add_resource(name, serde_json::from_str(SCHEMA).unwrap()).unwrap();
-        let parts = ["", "#/$defs/Dump"].map(|definition| {
+        let parts = ["", "#/$defs/Dump", "#/$defs/PostMortem"].map(|definition| {
             let part = compiler.compile(&format!("{name}{definition}"), &mut schemas);
             (definition, part.unwrap_or_else(|e| panic!("{e:#}")))
         });

@@ -114,6 +114,8 @@ class BufferUsage(Record):
     """Bytes that are free."""
     largest_free_bytes_per_bank: int | None
     """Largest free block per bank: no larger allocation can succeed."""
+    fragmentation_percent: float | None
+    """Percent of the free bytes that are not in the largest free block; 0 if nothing is free."""
     peak_bytes: int
     """Peak of the bytes in use."""
     count: int | None
@@ -733,6 +735,8 @@ class Program(Record):
     """Circular and dataflow buffers that are views of L1 buffers, which are counted as L1."""
     end: int | None
     """Highest end address of its memory on any core; ``None`` if it has none."""
+    would_clash: bool
+    """Whether L1 buffers are below that end: as long as they are there, a dispatch fails."""
     placements: tuple[Placement, ...]
     """Its memory, by address."""
 

@@ -7,6 +7,7 @@ mod compare;
 mod counters;
 mod dashboard;
 mod drift;
+mod failures;
 mod intervals;
 mod more_ops;
 mod own;

@@ -24,7 +24,15 @@ fn circular_buffer(program: u32, at: u64, bytes: u64) -> Input {
 
 fn dispatch(id: u32, dispatches: u64) -> Input {
     let class = KernelClass::Application;
-    Input::Program(Program { scope: MESH, id, cores: 1, site: 0, class, dispatches, dispatched: Some(Mono(0)) })
+    Input::Program(Program {
+        scope: MESH,
+        id,
+        cores: 1,
+        site: 0,
+        class,
+        dispatches,
+        dispatched: Some(Mono(0)),
+    })
 }
 
 /// Two programs: the first needs L1 up to 600, the second up to 200.
@@ -101,7 +109,11 @@ fn program_is_blocked_when_a_buffer_stays_in_its_way() {
     }
     let warning = machine.warning().expect("it should have been dispatched long ago");
     assert_eq!((warning.severity, warning.pid, warning.bytes), (Severity::Warning, Some(1), Some(100)));
-    assert!(warning.text.contains("it needs L1 up to 0x258, and a buffer has been at 0x1f4"), "{}", warning.text);
+    assert!(
+        warning.text.contains("it needs L1 up to 0x258, and a buffer has been at 0x1f4"),
+        "{}",
+        warning.text
+    );
     machine.apply(free(MESH, Some(Space::L1), 500));
     assert_eq!((machine.warning(), machine.would_clash()), (None, vec![false, false]));
 }
@@ -123,14 +135,18 @@ fn scarce_and_scattered_free_space_is_reported() {
     register(&mut state, events(1));
     state.apply(Mono(2), events(1), in_banks(Space::Dram, 0, 1000));
     let fragmentation = |state: &State| state.usage_of(chip(0)).dram.unwrap().fragmentation_percent;
-    let kinds = |state: &State| -> Vec<FindingKind> { shot(state).findings.iter().map(|it| it.kind).collect() };
+    let kinds =
+        |state: &State| -> Vec<FindingKind> { shot(state).findings.iter().map(|it| it.kind).collect() };
     // Every second block of 50 bytes.
     for n in 0..10 {
         state.apply(Mono(3), events(1), buffer(Space::Dram, n * 100, 50));
     }
     assert_eq!((fragmentation(&state), kinds(&state)), (Some(90.0), vec![FindingKind::Fragmented]));
     let text = &found(&state, FindingKind::Fragmented).unwrap().text;
-    assert_eq!(text, "device 0: DRAM is fragmented: 2.0 KiB are free, but the largest free block has 50 B per bank");
+    assert_eq!(
+        text,
+        "device 0: DRAM is fragmented: 2.0 KiB are free, but the largest free block has 50 B per bank"
+    );
     for n in 0..8 {
         state.apply(Mono(4), events(1), free(MESH, Some(Space::Dram), n * 100));
     }
@@ -140,5 +156,8 @@ fn scarce_and_scattered_free_space_is_reported() {
     state.apply(Mono(5), events(1), buffer(Space::Dram, 950, 25));
     assert_eq!(kinds(&state), [FindingKind::NearlyFull]);
     let text = &found(&state, FindingKind::NearlyFull).unwrap().text;
-    assert_eq!(text, "device 0: DRAM is 95.5% full: 180 B of 3.9 KiB are free, largest free block 25 B per bank");
+    assert_eq!(
+        text,
+        "device 0: DRAM is 95.5% full: 180 B of 3.9 KiB are free, largest free block 25 B per bank"
+    );
 }
