@@ -51,12 +51,11 @@ fn post_mortems_of_eight_chips_agree_with_the_runtime() {
 
 #[test]
 fn kernels_that_exceed_their_buffer_are_reported() {
-    for version in [TTNN, OLDER] {
-        let kernels = lab().join(version).join("kernels").join(LONG_KERNELS);
-        let environment =
-            [("TTMEM_LAB_KERNEL_NOPS", LONG_KERNELS), ("TT_METAL_CACHE", kernels.to_str().unwrap())];
-        run_cases(version, "n150", "1x1", &["kernel_config"], &environment);
-    }
+    // The older runtime does not compare the sizes on mock devices.
+    let kernels = lab().join(TTNN).join("kernels").join(LONG_KERNELS);
+    let environment =
+        [("TTMEM_LAB_KERNEL_NOPS", LONG_KERNELS), ("TT_METAL_CACHE", kernels.to_str().unwrap())];
+    run_cases(TTNN, "n150", "1x1", &["kernel_config"], &environment);
 }
 
 fn post_mortem(folder: &Path) -> PostMortem {
@@ -69,12 +68,15 @@ fn post_mortem(folder: &Path) -> PostMortem {
 fn trace_that_exceeds_its_region_is_reported() {
     for version in [TTNN, OLDER] {
         let mut stage = Stage::new("n150", version, "1, 1, trace_region_size=4096");
-        stage.puppet.run("a = ops.z(d, 64, 64); keep = [ttnn.add(a, a), ttnn.softmax(a, dim=-1)]");
-        stage.puppet.run("t = ttnn.begin_trace_capture(d, cq_id=0)");
-        stage.puppet.run("keep += [ttnn.softmax(a, dim=-1) for _ in range(20)]");
-        let end = "\
-            try:\n    ttnn.end_trace_capture(d, t, cq_id=0)\nexcept RuntimeError as error:\n    text = str(error)";
-        stage.puppet.run(end);
+        // Mock devices have short traces, of which several share the region.
+        stage.puppet.run("a = ops.z(d, 64, 64); keep = [ttnn.softmax(a, dim=-1)]");
+        stage.puppet.run(
+            "def capture():\n    t = ttnn.begin_trace_capture(d, cq_id=0)\n    keep.append(ttnn.softmax(a, dim=-1))\n    \
+             ttnn.end_trace_capture(d, t, cq_id=0)",
+        );
+        stage
+            .puppet
+            .run("try:\n    while True: capture()\nexcept RuntimeError as error:\n    text = str(error)");
         let text = stage.puppet.run("text").as_str().unwrap().to_owned();
         let number = |before: &str| -> u64 {
             let rest = text.split_once(before).unwrap_or_else(|| panic!("{text}")).1;
@@ -110,7 +112,7 @@ fn post_mortem_of_a_process_that_died_of_it() {
         assert_eq!(found.bank.unwrap().shortage, Some(Shortage::Full));
         // The first failure of the process was another one.
         let output = ttmem(folder.path(), &["postmortem", "--json", "--first"]);
-        let first = schema::post_mortem(&output.stdout);
+        let first: PostMortem = schema::post_mortem(&output.stdout);
         assert_eq!((first.bank.unwrap().shortage, first.pid), (Some(Shortage::TooLarge), found.pid));
         // The page says so in words.
         let page = String::from_utf8(ttmem(folder.path(), &["postmortem"]).stdout).unwrap();
