@@ -169,7 +169,7 @@ pub mod word {
     /// Definitions for which there was no space, since version 1.1: of frames and stacks, of call sites, of tensors.
     pub const LEFT_OUT: usize = 1536;
     /// Number of failures of all kinds, since version 1.1. The `n`-th, from 0, is at place `n mod FAILURES` of [`FAILURES`].
-    pub const FAILED: usize = 1568;
+    pub const FAILED: usize = 1560;
 }
 
 /// Values of [`word::STATE`].

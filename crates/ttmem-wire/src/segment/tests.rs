@@ -68,6 +68,24 @@ fn record() -> Record {
     }
 }
 
+fn failure() -> crate::failure::Failure {
+    crate::failure::Failure {
+        needed: 0x6_1560,
+        available: Some(0x2_e000),
+        cores: 1,
+        program: 17,
+        site: 3,
+        ..crate::failure::Failure::new(ttmem_types::FailureKind::Clash, Some(Space::Cb), 1)
+    }
+}
+
+#[test]
+fn failure_matches_its_vector() {
+    let record = Record { sequence: 9.into(), at_ns: 5_000_002_000.into(), ..failure().record() };
+    assert_eq!(record.as_bytes(), vector("failure"));
+    assert_eq!(crate::failure::Failure::of(&record), Some(failure()));
+}
+
 fn chip() -> Chip {
     let mut chip = Chip {
         unique_id: 0x2_61b2_c3d4.into(),
