@@ -112,17 +112,27 @@ pub(crate) extern "C" fn ttmem_agent_program_refused(
     };
     if !is_worker {
         report(&failure, caught);
-    } else if let Some(mut pending) = pending() {
-        pending.get_or_insert(failure);
+    } else if let Some(mut pending) = pending()
+        && pending.is_none()
+    {
+        *pending = Some(Pending { failure, program: id });
+        return;
     }
+    programs::end_refused(id);
 }
 
-/// A refusal in a thread that compiles for another one. Several programs of a dispatch may be refused, and the dispatch fails with the
-/// first.
-static PENDING: Mutex<Option<Failure>> = Mutex::new(None);
+/// A refusal in a thread that compiles for another one.
+struct Pending {
+    failure: Failure,
+    /// The runtime's number of the program.
+    program: u64,
+}
+
+/// Several programs of a dispatch may be refused, and the dispatch fails with the first.
+static PENDING: Mutex<Option<Pending>> = Mutex::new(None);
 
 /// `None`: another thread has it, in this process or in the one that this was forked from.
-fn pending() -> Option<MutexGuard<'static, Option<Failure>>> {
+fn pending() -> Option<MutexGuard<'static, Option<Pending>>> {
     PENDING.try_lock().ok()
 }
 
@@ -130,9 +140,10 @@ fn pending() -> Option<MutexGuard<'static, Option<Failure>>> {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_dispatch_refused(caught: &CaughtText) {
     let Some(refusal) = caught.text().and_then(Refusal::parse) else { return };
-    let refused = pending().and_then(|mut it| it.take_if(|failure| failure.kind == refusal.kind));
-    if let Some(failure) = refused {
+    let refused = pending().and_then(|mut it| it.take_if(|pending| pending.failure.kind == refusal.kind));
+    if let Some(Pending { failure, program }) = refused {
         report(&Failure { site: sites::of_refused_program().get(), ..failure }, caught);
+        programs::end_refused(program);
     }
 }
 
@@ -142,11 +153,12 @@ pub(crate) fn report_pending() {
     // One that was there the last time is not about to be reported.
     let waited = SEEN.load(Ordering::Relaxed);
     let Some(mut pending) = pending() else { return };
-    let failure = pending.take_if(|_| waited);
+    let refused = pending.take_if(|_| waited);
     SEEN.store(pending.is_some(), Ordering::Relaxed);
     drop(pending);
-    if let Some(failure) = failure {
+    if let Some(Pending { failure, program }) = refused {
         let _ = agent::report_failure(tracker(), &failure);
+        programs::end_refused(program);
     }
 }
 

@@ -56,6 +56,8 @@ const HAS_VIEWS: u8 = 1;
 const CHANGED: u8 = 2;
 /// The program was reported, and its mesh was closed; it may be dispatched on another mesh.
 const CLOSED: u8 = 4;
+/// The program was reported only because the runtime refused it, and is not built.
+const REFUSED: u8 = 8;
 
 /// The place of a dataflow buffer.
 #[derive(Clone, Copy)]
@@ -387,7 +389,7 @@ pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, target: &Pro
 }
 
 /// The scope and the key of a program that the runtime refuses; without a program, the scope of its device. A program that was not
-/// built yet is reported now, since its parts are what does not fit.
+/// built yet is reported now, since its parts are what does not fit; [`end_refused`] must follow.
 pub(crate) fn refused(program: usize, id: u64, target: &ProgramTarget) -> Option<(AllocatorNumber, u32)> {
     with_table(|table| {
         if program == 0 || id == u64::MAX {
@@ -403,10 +405,23 @@ pub(crate) fn refused(program: usize, id: u64, target: &ProgramTarget) -> Option
         if table.find_or_add(id)?.scope == 0 {
             set_unchanged(id, 0);
             table.report(program, id, target);
+            table.find(id)?.flags |= REFUSED;
         }
         let scope = table.find(id)?.scope;
         (scope != 0).then(|| (AllocatorNumber::new(scope), key_of(id)))
     })?
+}
+
+/// Ends a program that was reported only because the runtime refused it: it was not built, so it has no memory.
+pub(crate) fn end_refused(id: u64) {
+    with_table(|table| {
+        let Some(entry) = table.find(id).filter(|it| it.flags & REFUSED != 0) else { return };
+        entry.flags &= !REFUSED;
+        let scope = core::mem::take(&mut entry.scope);
+        if scope != 0 {
+            let _ = tracker().end_program(AllocatorNumber::new(scope), key_of(id));
+        }
+    });
 }
 
 /// The scope of a mesh. `mesh_impl` is its implementation object.
