@@ -5,7 +5,7 @@ use crate::text::Text;
 use core::ffi::c_int;
 use rustix::fs::{Mode, OFlags};
 use rustix::time::ClockId;
-use ttmem_wire::segment::{Header, set_text};
+use ttmem_wire::segment::{Header, RUN_PREFIX, RUN_VARIABLE, parse_run, set_text};
 use zerocopy::FromZeros;
 
 const _: () = assert!(cfg!(target_pointer_width = "64"), "a time is two words of 64 bits");
@@ -51,6 +51,28 @@ pub(crate) fn make_header(writer: &str, runtime: &str) -> Header {
     set_text(&mut header.writer, writer);
     set_text(&mut header.runtime, runtime);
     header
+}
+
+/// Returns the number of the run that this process belongs to, or 0.
+pub(crate) fn run() -> u64 {
+    std::env::var(RUN_VARIABLE).ok().and_then(|number| parse_run(&number)).unwrap_or(0)
+}
+
+/// Returns whether a reader of this user follows all processes of a run. One of another user could not remove our files.
+pub(crate) fn is_followed(folder: &str, run: u64) -> bool {
+    if run == 0 {
+        return false;
+    }
+    let mut path = Text::<240>::new();
+    path.push(format_args!("{folder}/{RUN_PREFIX}{run:016x}"));
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path.as_str(), flags, Mode::empty()) else { return false };
+    let is_own = |stat: rustix::fs::Stat| stat.st_uid == rustix::process::geteuid().as_raw();
+    if !rustix::fs::fstat(&file).is_ok_and(is_own) {
+        return false;
+    }
+    let lock = rustix::process::Flock::from(rustix::process::FlockType::WriteLock);
+    matches!(rustix::process::fcntl_getlk(&file, &lock), Ok(Some(_)))
 }
 
 /// Reads the beginning of a small file.

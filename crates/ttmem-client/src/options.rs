@@ -1,5 +1,6 @@
 //! Settings of a tracker.
 
+use crate::identity;
 use crate::segment::DEFAULT_RING;
 use crate::text::Text;
 use crate::writer::Settings;
@@ -229,6 +230,7 @@ impl Options {
             hooks: [0; 2],
             legacy: None,
             ring: self.ring_records().0,
+            run: identity::run(),
         };
         // A path that is too long is dropped: cut, it would be another path.
         if self.folder.len() <= 200 {

@@ -241,6 +241,7 @@ impl Segment {
             program: header.program,
             writer: header.writer,
             runtime: header.runtime,
+            run: header.run,
             ..planned
         };
         words.as_mut_bytes().copy_from_slice(full.as_bytes());

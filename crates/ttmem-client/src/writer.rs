@@ -19,6 +19,7 @@ mod slots;
 mod usual;
 
 use crate::clock::Clock;
+use crate::identity;
 use crate::legacy::Legacy;
 use crate::memory::{Array, prefetch_write};
 use crate::publish;
@@ -64,12 +65,18 @@ pub(crate) struct Settings {
     pub(crate) legacy: Option<Text<108>>,
     /// Records of the ring, a power of two.
     pub(crate) ring: u32,
+    /// The run that this process belongs to; 0: none.
+    pub(crate) run: u64,
 }
 
 impl Settings {
     /// Creates a segment in a file; see [`Segment::create`].
     fn create_segment(&self, header: &Header) -> (Option<Segment>, Option<Problem>) {
         Segment::create(self.folder.as_str(), self.group, self.ring, header)
+    }
+
+    fn make_header(&self) -> Header {
+        Header { run: self.run.into(), ..identity::make_header(self.writer.as_str(), self.runtime.as_str()) }
     }
 }
 

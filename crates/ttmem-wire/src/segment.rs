@@ -52,6 +52,13 @@ pub const MAX_BLOCKS: u32 = 1 << 18;
 /// digits.
 pub const FILE_PREFIX: &str = "ttmem.";
 
+/// Prefix of the names of files that mark runs; a run's number follows, in 16 hexadecimal digits. While one is locked for writing, a
+/// reader follows all processes of the run: their segments are left to that reader to remove.
+pub const RUN_PREFIX: &str = "ttmem-run.";
+
+/// The environment variable with the number of the run, in 16 hexadecimal digits.
+pub const RUN_VARIABLE: &str = "TTMEM_RUN";
+
 /// What the names of copies end with that are made when allocations fail: of the first and of the last failure of a segment.
 pub const FAILURE_SUFFIXES: [&str; 2] = [".first", ".last"];
 
@@ -63,6 +70,12 @@ pub fn parse_failure_name(name: &[u8]) -> Option<&[u8]> {
     let mut suffixes = FAILURE_SUFFIXES.iter().chain([&UNFINISHED_SUFFIX]);
     let segment = suffixes.find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
     parse_name(segment).map(|_| segment)
+}
+
+/// Parses the number of a run.
+pub fn parse_run(digits: &str) -> Option<u64> {
+    let is_valid = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_valid.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
 /// Returns the pid and the nonce in a segment's file name.
@@ -126,15 +139,17 @@ pub struct Header {
     pub writer: [u8; 32],
     /// Name and version of the tracked runtime, if there is one.
     pub runtime: [u8; 40],
+    /// The run that the process belongs to, since version 1.1: all processes that one `ttmem run` started; 0: none.
+    pub run: U64,
 }
 
 const _: () = {
     use core::mem::offset_of;
-    assert!(size_of::<Header>() == 256);
+    assert!(size_of::<Header>() == 264);
     assert!(offset_of!(Header, pid) == 24 && offset_of!(Header, nonce) == 48);
     assert!(offset_of!(Header, rows_offset) == 72 && offset_of!(Header, rows) == 104);
     assert!(offset_of!(Header, program) == 120 && offset_of!(Header, writer) == 184);
-    assert!(offset_of!(Header, runtime) == 216);
+    assert!(offset_of!(Header, runtime) == 216 && offset_of!(Header, run) == 256);
 };
 
 /// Offsets of the header's words that change. Each is an aligned 8-byte word.

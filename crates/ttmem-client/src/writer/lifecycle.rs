@@ -49,7 +49,7 @@ impl Writer {
 
     #[cold]
     pub(super) fn create_segment(&mut self) {
-        let header = identity::make_header(self.settings.writer.as_str(), self.settings.runtime.as_str());
+        let header = self.settings.make_header();
         let (mut created, mut problem) = (None, None);
         if self.legacy.is_none() {
             (created, problem) = self.settings.create_segment(&header);
@@ -94,7 +94,7 @@ impl Writer {
 
     /// Creates a new segment in a file, and copies the private or removed one into it.
     fn recreate_segment(&mut self) {
-        let header = identity::make_header(self.settings.writer.as_str(), self.settings.runtime.as_str());
+        let header = self.settings.make_header();
         let (created, problem) = self.settings.create_segment(&header);
         self.problem = problem.or(self.problem.filter(|_| created.is_none()));
         let Some(mut new) = created else { return };
@@ -178,11 +178,13 @@ impl Writer {
         self.leave_segment(state::EXITED);
     }
 
-    /// Removes the segment, unless it holds a failure: then it stays as a crash segment.
+    /// Removes the segment, unless it holds a failure: then it stays as a crash segment. `ttmem run` removes those of its processes.
     fn leave_segment(&self, state: u64) {
         let Some(segment) = &self.segment else { return };
         segment.word(word::STATE).store(state, Ordering::Release);
-        if self.saved.failures() == 0 {
+        if self.saved.failures() == 0
+            && !identity::is_followed(self.settings.folder.as_str(), self.settings.run)
+        {
             segment.unlink(self.settings.folder.as_str());
         }
     }
