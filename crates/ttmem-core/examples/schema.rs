@@ -4,7 +4,7 @@ use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, RestrictFormats};
 use serde_json::Value;
-use ttmem_core::snapshot::{Dump, PostMortem, Snapshot};
+use ttmem_core::snapshot::{Dump, PostMortem, RunReport, Snapshot};
 
 fn main() -> serde_json::Result<()> {
     let settings = SchemaSettings::draft2020_12()
@@ -15,6 +15,7 @@ fn main() -> serde_json::Result<()> {
     // Not parts of a snapshot, so they are added explicitly.
     generator.subschema_for::<Dump>();
     generator.subschema_for::<PostMortem>();
+    generator.subschema_for::<RunReport>();
     let mut schema = generator.into_root_schema_for::<Snapshot>();
     let comment = "Made from crates/ttmem-core by `cargo xtask gen`; changes belong there.";
     schema.ensure_object().shift_insert(1, "$comment".to_owned(), comment.into());

@@ -18,6 +18,7 @@ mod postmortem;
 mod program_list;
 mod program_usage;
 mod programs;
+mod report;
 mod room;
 mod sites;
 mod skyline;
@@ -28,7 +29,7 @@ mod view;
 use crate::core_set::CoreSet;
 use crate::detail::Detail;
 use crate::ledger::PoolId;
-use crate::snapshot::{CoreRoom, PostMortem, Snapshot, Usage};
+use crate::snapshot::{CoreRoom, PostMortem, RunReport, Snapshot, Usage};
 use crate::state::State;
 use crate::words::{ChipId, ProcessId};
 use core_map::{CoreMap, Layers};
@@ -111,6 +112,12 @@ impl Analysis {
         at: Timestamp,
     ) -> Option<PostMortem> {
         self.of(state).post_mortem(process, sequence, at)
+    }
+
+    /// What all processes allocated, also those that have exited if [`State::keep_exited`] was called before. `at` is as for
+    /// [`Analysis::snapshot`].
+    pub fn report(&mut self, state: &State, at: Timestamp) -> RunReport {
+        self.of(state).report(at)
     }
 
     /// Drops what no longer holds, and opens the rest for questions.

@@ -15,6 +15,7 @@ mod failure;
 mod memory_event;
 mod process;
 mod program;
+mod report;
 mod summary;
 mod usage;
 
@@ -39,6 +40,7 @@ pub use process::{
     AllocatorSpace, AllocatorUsage, AuditResult, HostUsage, Process, ProcessUsage, Summary, Tracker, Tracking,
 };
 pub use program::{Placement, Program, ProgramList, ProgramRow, Trace};
+pub use report::{FullestCore, HeldBySite, ProcessReport, RunEnd, RunReport, SpaceReport};
 pub use usage::{BufferUsage, KernelClassUsage, ProgramUsage, Total, Usage};
 
 /// The number of the schema. It changes only if a key is taken away or changes its meaning.

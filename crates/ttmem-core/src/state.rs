@@ -12,6 +12,7 @@ mod keyframe;
 mod listing;
 mod machine;
 mod memory_event;
+mod past;
 mod peaks;
 mod pools;
 mod process;
@@ -19,6 +20,7 @@ mod sampling;
 
 pub use listing::REPORT_ROOM;
 pub(crate) use machine::ChipState;
+pub(crate) use past::{PastPool, add as add_past, is_reported};
 pub(crate) use peaks::{CoreUse, SpacePeak};
 pub(crate) use process::{ProcessState, ProgramState};
 pub(crate) use sampling::GROWTH_ROUNDS;
@@ -155,6 +157,9 @@ pub struct State {
     recent: Option<(Author, Scope, Space, PoolId)>,
     /// Whether usage may differ from the last sample of history.
     unsampled: bool,
+    /// `None`: they are not kept.
+    #[serde(skip)]
+    pub(crate) exited: Option<past::ExitedProcesses>,
 }
 
 impl State {
@@ -178,6 +183,7 @@ impl State {
             growth_round: Mono(0),
             recent: None,
             unsampled: true,
+            exited: None,
         }
     }
 
@@ -350,12 +356,14 @@ impl State {
             self.processes.get(&id).iter().flat_map(|it| it.pools.values().copied()).collect();
         let held: Vec<u64> = pools.iter().map(|&pool| analysis.of(self).bytes_in_pool(pool)).collect();
         self.structure += 1;
-        let Some(process) = self.processes.remove(&id) else { return Outcome::UnknownProcess };
+        let Some(mut process) = self.processes.remove(&id) else { return Outcome::UnknownProcess };
         let mut gone = Reclaimed::default();
         // On all devices and cores together.
         let mut bytes = 0u64;
-        for ((&(scope, space, _), &pool), per_device) in process.pools.iter().zip(held) {
+        let pools = std::mem::take(&mut process.pools);
+        for ((&(scope, space, _), &pool), per_device) in pools.iter().zip(held) {
             self.keep_peak(&process, scope, pool);
+            self.note_past(&mut process, scope, pool);
             gone.add(space, self.ledger.close(pool));
             let chips = chips_in(&process.allocators, &scope).len() as u64;
             bytes = bytes.saturating_add(per_device.saturating_mul(chips));
@@ -366,6 +374,7 @@ impl State {
             self.faults.name(id, &process.info);
             self.note(Fault::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
+        self.keep_process(id, process);
         Outcome::Reclaimed(gone)
     }
 }

@@ -26,7 +26,7 @@ pub use error::{Error, Result};
 pub use events::{EventConsumer, EventLine, EventQuery, EventStream, StreamStatus, hex, process_event};
 pub use isolated::ask_isolated;
 pub use options::{ReaderOptions, host};
-pub use postmortem::{FailureQuery, find_post_mortem, post_mortem_of};
+pub use postmortem::{FailureQuery, find_post_mortem, post_mortem_of, post_mortems};
 pub use processes::{ProcessKey, ProcessTable, TrackedProcess};
 pub use protocol::{Dump, Request};
 pub use reader::Reader;

@@ -60,6 +60,7 @@ impl ReaderOptions {
             repeated: false,
             thorough: true,
             host: self.host(),
+            run: None,
         })
     }
 

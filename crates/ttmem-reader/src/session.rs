@@ -17,7 +17,7 @@ use rustix::process::Resource;
 use std::path::Path;
 use ttmem_core::input::{Input, Process};
 use ttmem_core::machine::Chip;
-use ttmem_core::snapshot::{MemoryEvent, Usage};
+use ttmem_core::snapshot::{MemoryEvent, RunReport, Usage};
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
 use ttmem_sources::{
@@ -116,6 +116,31 @@ impl Session {
         }
         self.end_superseded(None);
         self.tick();
+    }
+
+    /// Reads what changed in segments since the last call, and removes processes that have exited, without a rescan of other sources.
+    /// Returns when a ring must be read again, as [`Session::poll`].
+    pub fn follow(&mut self) -> Option<Mono> {
+        self.update_clock();
+        for process in self.model.processes.exited() {
+            self.end_process(process, None);
+        }
+        let due = self.poll(None);
+        self.end_superseded(None);
+        self.tick();
+        due
+    }
+
+    /// Keeps what processes allocated beyond their exit, for [`Session::report`].
+    pub fn keep_exited(&mut self) {
+        self.model.state.keep_exited();
+    }
+
+    /// What all processes allocated so far.
+    pub fn report(&mut self) -> RunReport {
+        let Model { state, analysis, now, wall, .. } = &mut self.model;
+        state.advance(*now);
+        analysis.report(state, wall.at(*now))
     }
 
     /// Ends processes whose pid another process has by now. For owners that do not act on changes themselves.

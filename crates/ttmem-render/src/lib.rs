@@ -27,7 +27,9 @@ pub mod postmortem;
 pub mod process;
 pub mod program;
 pub mod query;
+pub mod run_report;
 pub mod site;
+mod text_page;
 pub mod usage;
 mod value;
 
@@ -35,4 +37,5 @@ pub use column::{Cell, Column, Format, Header};
 pub use csv::{CsvOptions, CsvPage, csv_header, csv_values, format_csv};
 pub use field::{Field, RowKind, find_field};
 pub use page::{PageCell, format_heading, format_row, format_table};
+pub use text_page::Line;
 pub use value::{Reading, Tone, Unit, Value};

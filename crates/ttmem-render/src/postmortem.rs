@@ -2,6 +2,7 @@
 
 use crate::format::{core_count, core_range, plural, sanitize, size};
 use crate::site::describe_site;
+use crate::text_page::{Line, TextPage};
 use crate::{Tone, allocation, format};
 use ttmem_core::snapshot::{
     Allocation, FailedBank, Failure, FailureHolder, FailureKind, InTheWay, OpenWith, PostMortem, Shortage,
@@ -11,23 +12,9 @@ use ttmem_core::snapshot::{
 const MAX_ROWS: usize = 12;
 /// Holders that a short form names.
 const SHORT_HOLDERS: usize = 3;
-/// Column of continued lines.
-const INDENT: usize = 2;
-
-/// A line of a page.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    /// Its text.
-    pub text: String,
-    /// Its tone.
-    pub tone: Tone,
-    /// Whether it is the title of what follows.
-    pub is_title: bool,
-}
-
 /// The page of a post-mortem, wrapped at `width` columns. Rows of lists are not wrapped, so that a terminal or pager may cut them.
 pub fn page(post_mortem: &PostMortem, width: usize) -> Vec<Line> {
-    let mut page = Page { lines: Vec::new(), width };
+    let mut page = TextPage::new(width);
     page.paragraph(&post_mortem.text, Tone::Bad);
     page.paragraph(&describe_source(post_mortem), Tone::Faint);
     page.blank();
@@ -58,61 +45,9 @@ pub fn summary(post_mortem: &PostMortem) -> Vec<String> {
     lines.extend(remedies(post_mortem).into_iter().take(1).map(|it| it.short));
     let holders: Vec<String> = post_mortem.holders.iter().take(SHORT_HOLDERS).map(describe_holder).collect();
     if let Some(bank) = post_mortem.bank.as_ref().filter(|_| !holders.is_empty()) {
-        lines.push(format!("allocated in {} per bank: {}", bank.space.title(), holders.join("; ")));
+        lines.push(format!("Allocated in {} per bank: {}", bank.space.title(), holders.join("; ")));
     }
     lines.iter().map(|line| sanitize(line)).collect()
-}
-
-struct Page {
-    lines: Vec<Line>,
-    width: usize,
-}
-
-impl Page {
-    fn push(&mut self, text: String, tone: Tone, is_title: bool) {
-        self.lines.push(Line { text, tone, is_title });
-    }
-
-    fn blank(&mut self) {
-        self.push(String::new(), Tone::Plain, false);
-    }
-
-    fn paragraph(&mut self, text: &str, tone: Tone) {
-        for line in format::wrap(&sanitize(text), self.width) {
-            self.push(line, tone, false);
-        }
-    }
-
-    /// A title and aligned rows. The last column is a text, the others are numbers.
-    fn list(&mut self, title: &str, header: &[&str], rows: &[Vec<String>], more: u64) {
-        self.blank();
-        for line in format::wrap(title, self.width) {
-            self.push(line, Tone::Plain, true);
-        }
-        let header: Vec<String> = header.iter().map(|&it| it.to_owned()).collect();
-        let all: Vec<&Vec<String>> = [&header].into_iter().chain(rows).collect();
-        let columns = header.len();
-        let width = |n: usize| all.iter().map(|row| row[n].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        // A column without a text in any row is left out.
-        let is_shown = |n: usize| rows.iter().any(|row| !row[n].is_empty());
-        for (number, row) in all.iter().enumerate().filter(|_| !rows.is_empty()) {
-            let mut line = " ".repeat(INDENT);
-            for n in (0..columns).filter(|&n| is_shown(n)) {
-                let text = sanitize(&row[n]);
-                if n + 1 == columns {
-                    line.push_str(&text);
-                } else {
-                    line.push_str(&format!("{text:>width$}  ", width = widths[n]));
-                }
-            }
-            let tone = if number == 0 { Tone::Faint } else { Tone::Plain };
-            self.push(line.trim_end().to_owned(), tone, false);
-        }
-        if more > 0 {
-            self.push(format!("{}{more} more", " ".repeat(INDENT)), Tone::Faint, false);
-        }
-    }
 }
 
 /// When and where, and whether everything is as it was then.
@@ -310,12 +245,12 @@ fn move_buffers(found: &PostMortem) -> Option<Remedy> {
 const HOLDER_HEADER: [&str; 4] = ["PER BANK", "SHARE", "COUNT", "CALL SITE"];
 
 fn holder_rows(holders: &[&FailureHolder]) -> (Vec<Vec<String>>, u64) {
-    let row = |it: &&FailureHolder| {
+    let row = |holder: &&FailureHolder| {
         vec![
-            size(it.bytes_per_bank),
-            format!("{:.1}%", it.share_percent),
-            it.count.to_string(),
-            describe_site_and_tensor(it),
+            size(holder.bytes_per_bank),
+            format!("{:.1}%", holder.share_percent),
+            holder.count.to_string(),
+            describe_site_and_tensor(holder),
         ]
     };
     let rows = holders.iter().take(MAX_ROWS).map(row).collect();

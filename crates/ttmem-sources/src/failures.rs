@@ -13,6 +13,18 @@ use ttmem_core::words::{Basis, ProcessId};
 use ttmem_wire::record::Record;
 use ttmem_wire::segment::FAILURE_SUFFIXES;
 
+/// Which failed allocation of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhichFailure {
+    /// The last one.
+    #[default]
+    Last,
+    /// The first one that is kept.
+    First,
+    /// That with this number among the events of its process.
+    Number(u64),
+}
+
 /// A failed allocation, and the file from which the state at that time is read.
 #[derive(Debug)]
 pub struct FailureFile {
@@ -40,42 +52,34 @@ pub enum Reached {
 }
 
 impl FailureFile {
-    /// The last failure, or the first one that is kept, of a segment or of a copy of it. `open` opens a copy beside it, by suffix.
+    /// A failure of a segment or of a copy of it. `open` opens a copy beside it, by suffix.
     fn of(
         path: &Path,
         file: SegmentFile,
-        first: bool,
+        which: WhichFailure,
         open: impl Fn(&str) -> Option<(PathBuf, SegmentFile)>,
     ) -> Result<Option<Self>, SkipReason> {
         let failures = file.failures()?;
-        let newest = failures.last().map(|record| record.sequence.get());
-        let mut wanted: Option<(usize, Record)> = failures.iter().copied().enumerate().next_back();
-        if first && !file.is_failure_copy() {
-            // The header keeps only the last ones; the copy of the first one stays.
-            let copied = open(FAILURE_SUFFIXES[0]).and_then(|(path, copy)| {
-                let record = copy.failures().ok()?.pop()?;
-                Some((path, copy, record))
-            });
-            if let Some((path, copy, record)) = copied {
-                let later = failures.iter().filter(|it| it.sequence > record.sequence).count();
-                return Ok(Some(Self::new(path, copy, &record, later)));
-            }
-            wanted = failures.iter().copied().enumerate().next();
-        }
-        let Some((place, record)) = wanted else { return Ok(None) };
-        let later = failures.len() - 1 - place;
-        if !file.is_failure_copy() && Some(record.sequence.get()) == newest {
-            let of_failure = |copy: &SegmentFile| {
-                copy.failures().is_ok_and(|all| all.last().is_some_and(|it| it.sequence == record.sequence))
-            };
-            let copies = FAILURE_SUFFIXES.iter().rev().filter_map(|suffix| open(suffix));
-            for (path, copy) in copies {
-                if of_failure(&copy) {
-                    return Ok(Some(Self::new(path, copy, &record, later)));
-                }
-            }
-        }
-        Ok(Some(Self::new(path.to_owned(), file, &record, later)))
+        let suffixes =
+            if file.is_failure_copy() || failures.is_empty() { &[][..] } else { &FAILURE_SUFFIXES };
+        let with_record = |(path, copy): (PathBuf, SegmentFile)| {
+            let record = copy.failures().ok()?.pop()?;
+            Some((path, copy, record))
+        };
+        let copies: Vec<(PathBuf, SegmentFile, Record)> =
+            suffixes.iter().filter_map(|suffix| open(suffix)).filter_map(with_record).collect();
+        // The header keeps only the last failures; the copy of the first one stays.
+        let mut known = copies.iter().map(|(.., record)| record).chain(&failures);
+        let wanted = match which {
+            WhichFailure::Last => failures.last(),
+            WhichFailure::First => known.min_by_key(|record| record.sequence.get()),
+            WhichFailure::Number(number) => known.find(|record| record.sequence.get() == number),
+        };
+        let Some(&record) = wanted else { return Ok(None) };
+        let later = failures.iter().filter(|it| it.sequence.get() > record.sequence.get()).count();
+        let copy = copies.into_iter().find(|(.., it)| it.sequence == record.sequence);
+        let (path, file) = copy.map_or((path.to_owned(), file), |(path, copy, _)| (path, copy));
+        Ok(Some(Self::new(path, file, &record, later)))
     }
 
     fn new(path: PathBuf, file: SegmentFile, record: &Record, later: usize) -> Self {
@@ -84,25 +88,25 @@ impl FailureFile {
     }
 
     /// The failure of a file that a user named: a segment, or a copy of one.
-    pub fn open(path: &Path, first: bool) -> Result<Option<Self>, SkipReason> {
+    pub fn open(path: &Path, which: WhichFailure) -> Result<Option<Self>, SkipReason> {
         let open = |suffix: &str| {
             let mut copy = path.to_owned().into_os_string();
             copy.push(suffix);
             let copy = PathBuf::from(copy);
             Some((copy.clone(), SegmentFile::open_path(&copy).ok()?))
         };
-        Self::of(path, SegmentFile::open_path(path)?, first, open)
+        Self::of(path, SegmentFile::open_path(path)?, which, open)
     }
 
     /// The failure of a segment in a folder.
-    pub(crate) fn find(folder: &ShmFolder, name: &str, first: bool) -> Option<Self> {
+    pub(crate) fn find(folder: &ShmFolder, name: &str, which: WhichFailure) -> Option<Self> {
         let file = SegmentFile::open(folder.fd.as_fd(), name).ok()?;
         let open = |suffix: &str| {
             let copy = format!("{name}{suffix}");
             let file = SegmentFile::open(folder.fd.as_fd(), &copy).ok()?;
             Some((folder.path.join(copy), file))
         };
-        Self::of(&folder.path.join(name), file, first, open).ok().flatten()
+        Self::of(&folder.path.join(name), file, which, open).ok().flatten()
     }
 }
 

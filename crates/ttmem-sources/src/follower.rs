@@ -38,6 +38,8 @@ type AllocatorSpace = (u16, u8);
 pub(crate) struct Follower {
     /// The segment's number among those of its process.
     index: u32,
+    /// Whether the events before the first poll are read, too, if the ring still has all of them.
+    from_start: bool,
     /// Whether anything was read yet.
     started: bool,
     /// Sequence number of the last event that was read.
@@ -83,6 +85,12 @@ impl Follower {
         Self { index, ..Self::default() }
     }
 
+    /// A follower that reads the events before its first poll, too, if the ring still has all of them: what the peak consisted of is
+    /// then known.
+    pub(crate) fn from_start(index: u32) -> Self {
+        Self { from_start: true, ..Self::new(index) }
+    }
+
     /// Makes the number of a definition unique among the segments of one process.
     fn definition_id(&self, number: u16) -> u32 {
         self.index << 16 | u32::from(number)
@@ -115,9 +123,11 @@ impl Follower {
             return Ok(0);
         }
         let before = self.started.then_some(self.sequence);
-        let records = if self.started { segment.records(self.sequence, applied)? } else { None };
+        let continues = self.started || self.from_start;
+        let records = if continues { segment.records(self.sequence, applied)? } else { None };
         match records {
             Some(records) => {
+                self.started = true;
                 self.emit_definitions(segment, &mut |input| sink.emit(input))?;
                 let unlisted = self.unlisted.clone();
                 let wants_records = sink.wants_records();

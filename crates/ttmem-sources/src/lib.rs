@@ -43,7 +43,7 @@ pub use clock::monotonic;
 pub use counters::CounterFile;
 pub use event_sink::{EventSink, SegmentEvent, SegmentGap, SegmentRecord};
 pub use exit_watch::ExitWatch;
-pub use failures::{FailureFile, Reached, emit_failure};
+pub use failures::{FailureFile, Reached, WhichFailure, emit_failure};
 pub use files::{Filesystem, SkipReason, filesystem_of};
 pub use process::ProcessIdentity;
 pub use root::Root;

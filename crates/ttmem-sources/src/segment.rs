@@ -190,6 +190,11 @@ impl SegmentFile {
         self.vitals().is_ok_and(|it| it.state.get() == state::EXITED)
     }
 
+    /// Whether its writer will write nothing more.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.vitals().is_ok_and(|it| [state::CLOSED, state::EXITED].contains(&it.state.get()))
+    }
+
     pub(crate) fn ring_records(&self) -> u64 {
         u64::from(self.layout.ring.1)
     }

@@ -12,7 +12,7 @@ use crate::files::{FileId, SkipReason, file_id, find_file};
 use crate::follower::{Follower, ProcessSink};
 use crate::lock::LockHolder;
 use crate::pace::Pace;
-use crate::process::Processes;
+use crate::process::{ProcessIdentity, Processes};
 use crate::segment::SegmentFile;
 use crate::shm::ShmFolder;
 use crate::writer::{PidIndex, Writer, find_writer, segment_lock_holder};
@@ -69,18 +69,24 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Segments {
     /// The machine's folder for shared memory.
     folder: PathBuf,
+    /// The only run that is read; `None`: everything is.
+    run: Option<u64>,
+    /// Files of other runs.
+    others: BTreeSet<FileId>,
     live: BTreeMap<FileId, LiveSegment>,
     crashed: CrashSegments,
     skipped: BTreeMap<FileId, SkippedFile>,
     polls: u64,
     /// Files opened in this poll, by user.
     opened: BTreeMap<u32, usize>,
+    /// The last number of a segment of each process.
+    last_index: BTreeMap<ProcessId, u32>,
 }
 
 impl Segments {
-    /// The segments in this folder, on the machine and in containers.
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), ..Self::default() }
+    /// The segments in this folder, on the machine and in containers; of one run, or all.
+    pub(crate) fn new(folder: &Path, run: Option<u64>) -> Self {
+        Self { folder: folder.to_owned(), run, ..Self::default() }
     }
 
     /// Emits what happened since the last poll in segments whose writers are busy.
@@ -125,11 +131,12 @@ impl Segments {
             }
         }
         self.skipped.retain(|id, _| seen.contains(id));
+        self.others.retain(|id| seen.contains(id));
         self.crashed.retain_existing(&seen);
     }
 
     fn is_open(&self, id: FileId) -> bool {
-        self.live.contains_key(&id) || self.crashed.contains(id)
+        self.live.contains_key(&id) || self.crashed.contains(id) || self.others.contains(&id)
     }
 
     /// Opens a file and starts to follow it, or notes why not. Returns its id, unless it is gone.
@@ -152,7 +159,10 @@ impl Segments {
             }
         };
         let id = file_id(&stat);
-        let waits = self.skipped.get(&id).is_some_and(|it| it.path == path && self.polls < it.retry_at);
+        // In a run, a file that is being made must not be missed.
+        let may_wait = self.run.is_none();
+        let waits =
+            may_wait && self.skipped.get(&id).is_some_and(|it| it.path == path && self.polls < it.retry_at);
         if self.is_open(id) || waits {
             return Some(id);
         }
@@ -185,8 +195,14 @@ impl Segments {
         context: &Context<'_>,
         sink: &mut impl EventSink,
     ) -> Result<(), SkipReason> {
+        if self.run.is_some_and(|run| file.header().run.get() != run) {
+            self.others.insert(file.id);
+            return Ok(());
+        }
         let writer = match find_writer(&file, context.pid_index, context.processes)? {
             Writer::Alive(writer) => writer,
+            // It is read, too: the next poll finds that its process has exited.
+            Writer::Exited if self.run.is_some() => written_by(&file),
             Writer::Exited => {
                 if self.crashed.is_full() {
                     return Err(SkipReason::Foreign(
@@ -204,17 +220,21 @@ impl Segments {
         };
         let id = file.id;
         let holder = segment_lock_holder(&file);
-        let (follower, pace, path) = (Follower::new(index), Pace::default(), path.to_owned());
+        let follower = if self.run.is_some() { Follower::from_start(index) } else { Follower::new(index) };
+        let (pace, path) = (Pace::default(), path.to_owned());
         self.live.insert(id, LiveSegment { file, follower, pace, process, index, holder, path, error: None });
         self.poll_segment(id, context, sink);
         Ok(())
     }
 
-    /// The smallest number that no other segment of the process has.
-    fn free_index(&self, process: ProcessId) -> Option<u32> {
+    /// A number that no other segment of the process has, and none of its last ones had: their definitions stay valid.
+    fn free_index(&mut self, process: ProcessId) -> Option<u32> {
         let used: BTreeSet<u32> =
             self.live.values().filter(|it| it.process == process).map(|it| it.index).collect();
-        (0..MAX_SEGMENTS_PER_PROCESS).find(|index| !used.contains(index))
+        let first = self.last_index.get(&process).map_or(0, |last| last + 1);
+        let index = (first..MAX_SEGMENTS_PER_PROCESS).chain(0..first).find(|index| !used.contains(index))?;
+        self.last_index.insert(process, index);
+        Some(index)
     }
 
     /// Emits what happened in a segment since the last poll.
@@ -261,6 +281,9 @@ impl Segments {
             // It is not visible, so its exit is noticed only here.
             sink.emit(process, Basis::Exact, Input::Exited);
         }
+        if self.run.is_some() && is_done(&segment.file) {
+            remove_file(&segment);
+        }
         let name = segment.path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let of_machine = segment.path.parent() == Some(&self.folder);
         let crashed = CrashSegment::new(segment.file, segment.path, name, of_machine);
@@ -286,6 +309,12 @@ impl Segments {
                 self.retire(segment, false, sink);
             }
         }
+        self.last_index.remove(&process);
+    }
+
+    /// Removes the segments whose writers have finished, and left them to be removed by the reader of their run.
+    pub(crate) fn remove_done(&self) {
+        self.live.values().filter(|it| self.run.is_some() && is_done(&it.file)).for_each(remove_file);
     }
 
     /// Removes crash segments that are too many, too old, or take too much of the filesystem.
@@ -319,6 +348,26 @@ impl Segments {
         all.sort_by(|a, b| a.path.cmp(&b.path));
         all.truncate(MAX_SKIPPED);
         all
+    }
+}
+
+/// The process that wrote a segment, by what the segment says.
+fn written_by(file: &SegmentFile) -> ProcessIdentity {
+    let header = file.header();
+    let (pid, uid) = (header.pid.get(), file.uid);
+    let name = ttmem_wire::segment::text(&header.program).to_owned();
+    ProcessIdentity { pid, namespace_pid: pid, uid, name, start: Some(header.start_ticks.get()) }
+}
+
+/// Whether the writer has finished, and the segment is not to stay.
+fn is_done(file: &SegmentFile) -> bool {
+    file.is_finished() && file.failures().is_ok_and(|failures| failures.is_empty())
+}
+
+fn remove_file(segment: &LiveSegment) {
+    if segment.file.is_linked() {
+        // Its name has a nonce, so no other file has it.
+        let _ = std::fs::remove_file(&segment.path);
     }
 }
 

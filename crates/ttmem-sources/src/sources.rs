@@ -5,7 +5,7 @@ use crate::bus::Bus;
 use crate::counters::{self, CounterFile, CounterFiles};
 use crate::device_users::{DeviceUsers, OpenNodes};
 use crate::event_sink::{EventSink, SegmentEvent};
-use crate::failures::FailureFile;
+use crate::failures::{FailureFile, WhichFailure};
 use crate::files::SkipReason;
 use crate::process::{ProcessIdentity, Processes};
 use crate::root::Root;
@@ -48,6 +48,8 @@ pub struct SourceConfig {
     pub thorough: bool,
     /// The machine's name and software versions.
     pub host: Host,
+    /// The only run whose segments are read; `None`: all are.
+    pub run: Option<u64>,
 }
 
 impl SourceConfig {
@@ -61,6 +63,7 @@ impl SourceConfig {
             repeated: true,
             thorough: true,
             host: Host::default(),
+            run: None,
         }
     }
 }
@@ -107,7 +110,7 @@ impl Sources {
             device_users: DeviceUsers::new(root),
             sensors: Sensors::new(&pool.0, config.repeated, config.thorough),
             _pool: pool,
-            segments: Segments::new(&config.folder),
+            segments: Segments::new(&config.folder, config.run),
             folders: Vec::new(),
             skipped_folder: None,
             counters: CounterFiles::default(),
@@ -123,12 +126,14 @@ impl Sources {
         }
     }
 
-    /// The failed allocations of all segments, of each the last one, or the first. There must have been a rescan.
-    pub fn failures(&self, first: bool) -> Vec<FailureFile> {
+    /// The failed allocations of all segments, of each the wanted one. There must have been a rescan.
+    pub fn failures(&self, which: WhichFailure) -> Vec<FailureFile> {
         let of_folder = |folder: &ShmFolder| -> Vec<FailureFile> {
             let names = folder.names(FILE_PREFIX);
             let segments = names.iter().filter(|name| parse_name(name.as_bytes()).is_some());
-            segments.filter_map(|name| FailureFile::find(folder, name, first)).collect()
+            let found = segments.filter_map(|name| FailureFile::find(folder, name, which));
+            let run = self.config.run;
+            found.filter(|it| run.is_none_or(|run| it.file.header().run.get() == run)).collect()
         };
         self.folders.iter().flat_map(of_folder).collect()
     }
@@ -333,6 +338,11 @@ impl Sources {
     /// Requests an audit of its allocators from every process that writes a segment.
     pub fn request_audits(&self) {
         self.segments.request_audits();
+    }
+
+    /// Removes the segments whose writers have finished, and left them to be removed by the reader of their run.
+    pub fn remove_done_segments(&self) {
+        self.segments.remove_done();
     }
 
     /// Removes crash segments that are too many, too old, or take too much of the filesystem.

@@ -20,6 +20,12 @@ pub fn post_mortem<T: DeserializeOwned>(printed: &[u8]) -> T {
     read(printed, "#/$defs/PostMortem")
 }
 
+/// Reads the report of a run as it was written, and validates it.
+#[track_caller]
+pub fn run_report<T: DeserializeOwned>(written: &[u8]) -> T {
+    read(written, "#/$defs/RunReport")
+}
+
 #[track_caller]
 #[cfg_attr(not(feature = "validate"), expect(unused_variables, reason = "only the validator needs it"))]
 fn read<T: DeserializeOwned>(printed: &[u8], definition: &str) -> T {
@@ -44,12 +50,12 @@ fn validate(value: &serde_json::Value, definition: &str) -> Result<(), String> {
 
     static SCHEMA: &str = include_str!("../../../docs/snapshot.schema.json");
     /// The compiled schema: the root, and the definitions that are printed as documents.
-    static COMPILED: LazyLock<(Schemas, [(&str, SchemaIndex); 3])> = LazyLock::new(|| {
+    static COMPILED: LazyLock<(Schemas, [(&str, SchemaIndex); 4])> = LazyLock::new(|| {
         let name = "ttmem://docs/snapshot.schema.json";
         let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
         compiler.enable_format_assertions();
         compiler.add_resource(name, serde_json::from_str(SCHEMA).unwrap()).unwrap();
-        let parts = ["", "#/$defs/Dump", "#/$defs/PostMortem"].map(|definition| {
+        let parts = ["", "#/$defs/Dump", "#/$defs/PostMortem", "#/$defs/RunReport"].map(|definition| {
             let part = compiler.compile(&format!("{name}{definition}"), &mut schemas);
             (definition, part.unwrap_or_else(|e| panic!("{e:#}")))
         });

@@ -73,52 +73,44 @@ impl Figures<'_> {
             });
         }
     }
+}
 
-    /// Spaces of a device that are nearly full, or fragmented.
-    pub(super) fn judge_free_space(
-        &self,
-        id: &ChipId,
-        state: &ChipState,
-        usage: &Usage,
-        findings: &mut Vec<Finding>,
-    ) {
-        for (space, usage) in [(Space::Dram, &usage.dram), (Space::L1, &usage.l1)] {
-            let Some(usage) = usage else { continue };
-            let BufferUsage { allocatable_bytes, free_bytes, fragmentation_percent, .. } = *usage;
-            let (Some(all), Some(free)) = (allocatable_bytes.filter(|&all| all > 0), free_bytes) else {
-                continue;
-            };
-            let free_percent = free as f64 / all as f64 * 100.0;
-            let largest = usage.largest_free_bytes_per_bank.unwrap_or(0);
-            let (index, title) = (state.chip.index, space.title());
-            let found = if free_percent <= 100.0 - NEARLY_FULL {
-                let text = format!(
-                    "device {index}: {title} is {:.1}% full: {} of {} are free, largest free block {} per bank",
-                    100.0 - free_percent,
-                    size(free),
-                    size(all),
-                    size(largest)
-                );
-                (FindingKind::NearlyFull, text, free)
-            } else if free_percent >= MUCH
-                && fragmentation_percent.is_some_and(|percent| percent >= FRAGMENTED)
-            {
-                let text = format!(
-                    "device {index}: {title} is fragmented: {} are free, but the largest free block has {} per bank",
-                    size(free),
-                    size(largest)
-                );
-                (FindingKind::Fragmented, text, free)
-            } else {
-                continue;
-            };
-            let (kind, text, bytes) = found;
-            findings.push(Finding {
-                device: Some(id.to_string()),
-                space: Some(space),
-                bytes: Some(bytes),
-                ..finding(kind, Severity::Warning, text, 1)
-            });
-        }
+/// Spaces of a device that are nearly full, or fragmented.
+pub(super) fn judge_free_space(id: &ChipId, state: &ChipState, usage: &Usage, findings: &mut Vec<Finding>) {
+    for (space, usage) in [(Space::Dram, &usage.dram), (Space::L1, &usage.l1)] {
+        let Some(usage) = usage else { continue };
+        let BufferUsage { allocatable_bytes, free_bytes, fragmentation_percent, .. } = *usage;
+        let (Some(all), Some(free)) = (allocatable_bytes.filter(|&all| all > 0), free_bytes) else {
+            continue;
+        };
+        let free_percent = free as f64 / all as f64 * 100.0;
+        let largest = usage.largest_free_bytes_per_bank.unwrap_or(0);
+        let (index, title) = (state.chip.index, space.title());
+        let found = if free_percent <= 100.0 - NEARLY_FULL {
+            let text = format!(
+                "device {index}: {title} is {:.1}% full: {} of {} are free, largest free block {} per bank",
+                100.0 - free_percent,
+                size(free),
+                size(all),
+                size(largest)
+            );
+            (FindingKind::NearlyFull, text, free)
+        } else if free_percent >= MUCH && fragmentation_percent.is_some_and(|percent| percent >= FRAGMENTED) {
+            let text = format!(
+                "device {index}: {title} is fragmented: {} are free, but the largest free block has {} per bank",
+                size(free),
+                size(largest)
+            );
+            (FindingKind::Fragmented, text, free)
+        } else {
+            continue;
+        };
+        let (kind, text, bytes) = found;
+        findings.push(Finding {
+            device: Some(id.to_string()),
+            space: Some(space),
+            bytes: Some(bytes),
+            ..finding(kind, Severity::Warning, text, 1)
+        });
     }
 }

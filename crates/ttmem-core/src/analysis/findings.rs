@@ -313,9 +313,8 @@ pub(crate) fn describe_failure(failure: &Failure) -> String {
 
 /// Rectangles of cores: `(0,0)-(7,3), (0,4)`.
 pub(crate) fn describe_cores(cores: &[[u8; 4]]) -> String {
-    let describe = |&[x0, y0, x1, y1]: &[u8; 4]| match (x0, y0) == (x1, y1) {
-        true => format!("({x0},{y0})"),
-        false => format!("({x0},{y0})-({x1},{y1})"),
+    let describe = |&[x0, y0, x1, y1]: &[u8; 4]| {
+        if (x0, y0) == (x1, y1) { format!("({x0},{y0})") } else { format!("({x0},{y0})-({x1},{y1})") }
     };
     cores.iter().map(describe).collect::<Vec<_>>().join(", ")
 }

@@ -101,7 +101,7 @@ impl Figures<'_> {
             return Some(found);
         };
         found.bank = Some(describe_bank(&bank, failure));
-        found.holders = self.holders_in(&bank, &process.sites);
+        found.holders = holders_in(&bank, &process.sites);
         match failure.kind {
             FailureKind::OutOfMemory => self.make_room(&bank, failure, &process.sites, &mut found),
             FailureKind::Clash => self.resolve_clash(process, &bank, failure, &mut found),
@@ -142,13 +142,6 @@ impl Figures<'_> {
         let range = bank.range();
         room::sort(range, &mut bank.placed);
         Some(bank)
-    }
-
-    fn holders_in(&self, bank: &Bank<'_>, sites: &Sites) -> Vec<FailureHolder> {
-        let mut holders: Vec<FailureHolder> =
-            bank.groups.iter().map(|(&group, &sum)| holder(bank, sites, group, sum)).collect();
-        holders.sort_by_key(|it| Reverse(it.bytes_per_bank));
-        holders
     }
 
     /// Which buffers to free for a block.
@@ -237,8 +230,7 @@ impl Figures<'_> {
 
 /// Of each site the first one with the same line, operation and tensor. Mirrors have no site of their own.
 fn groups_of(process: &ProcessState, entries: &[&Entry]) -> BTreeMap<u32, u32> {
-    let mut first: BTreeMap<(Option<String>, Option<String>, Option<String>, Option<&str>), u32> =
-        BTreeMap::new();
+    let mut first: BTreeMap<_, u32> = BTreeMap::new();
     let numbers: BTreeSet<u32> = entries.iter().map(|entry| entry.site).collect();
     let of = |number: u32| {
         let Origin { op, tensor, purpose, .. } = process.sites.origin(number);
@@ -246,6 +238,14 @@ fn groups_of(process: &ProcessState, entries: &[&Entry]) -> BTreeMap<u32, u32> {
         (name, op, tensor, purpose.map(ttmem_types::Purpose::name))
     };
     numbers.into_iter().map(|number| (number, *first.entry(of(number)).or_insert(number))).collect()
+}
+
+/// All groups of a bank's buffers, largest first.
+fn holders_in(bank: &Bank<'_>, sites: &Sites) -> Vec<FailureHolder> {
+    let mut holders: Vec<FailureHolder> =
+        bank.groups.iter().map(|(&group, &sum)| holder(bank, sites, group, sum)).collect();
+    holders.sort_by_key(|it| Reverse(it.bytes_per_bank));
+    holders
 }
 
 fn holder(bank: &Bank<'_>, sites: &Sites, group: u32, sum: Group) -> FailureHolder {

@@ -1,13 +1,14 @@
 //! A snapshot of everything known.
 
 use super::Figures;
+use super::blocked::judge_free_space;
 use super::findings::{describe_fault, finding};
 use super::plan::{ChipGroup, ProcessShare};
 use super::program_usage::Resident;
 use super::usage::{GroupUsage, with_totals};
 use crate::detail::Detail;
 use crate::history::{SENSOR_PARTS, Series};
-use crate::input::Allocator;
+use crate::input::{Allocator, Tracked};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
 use crate::snapshot::{
     AllocatorSpace, AllocatorUsage, AuditResult, CoreRoom, Device, Finding, FindingKind, Health, History,
@@ -68,7 +69,7 @@ impl Figures<'_> {
             }
             let spaces = view.map(|it| &it.usage.spaces[..]).unwrap_or_default();
             self.judge_device(&id, chip, &usage, spaces, &mut findings);
-            self.judge_free_space(&id, chip, &usage, &mut findings);
+            judge_free_space(&id, chip, &usage, &mut findings);
             let with_cores = detail.cores || detail.cores_of == Some(chip.chip.index);
             let cores = view.filter(|_| with_cores);
             devices.push(Device {
@@ -244,14 +245,7 @@ impl Figures<'_> {
         let basis = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
         let complete =
             basis == Basis::Exact && process.lost == 0 && process.refused == 0 && process.is_complete;
-        let tracker = process.tracked.as_ref().map(|tracked| Tracker {
-            writer: tracked.writer.clone(),
-            runtime: tracked.runtime.clone(),
-            hooks: tracked.hooks,
-            missing_hooks: tracked.missing.clone(),
-            cost_seconds: tracked.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
-            left_out: tracked.left_out,
-        });
+        let tracker = process.tracked.as_ref().map(Tracker::from);
         let audits = process.audits.values().filter(|it| it.theirs.quiet).map(|it| !it.drift.is_zero());
         let tracking = Tracking::of(basis, complete, tracker.as_ref(), audits);
         Process {
@@ -384,6 +378,19 @@ impl Clock {
     pub(crate) fn wall(self, then: Mono) -> Timestamp {
         let ago = SignedDuration::from_nanos(i64::try_from(self.now.since(then)).unwrap_or(i64::MAX));
         self.at.checked_sub(ago).unwrap_or(self.at)
+    }
+}
+
+impl From<&Tracked> for Tracker {
+    fn from(tracked: &Tracked) -> Self {
+        Self {
+            writer: tracked.writer.clone(),
+            runtime: tracked.runtime.clone(),
+            hooks: tracked.hooks,
+            missing_hooks: tracked.missing.clone(),
+            cost_seconds: tracked.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
+            left_out: tracked.left_out,
+        }
     }
 }
 

@@ -19,6 +19,13 @@ impl Held {
         self.allocated += entry.charged();
     }
 
+    /// Adds what another sum has.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.requested += other.requested;
+        self.allocated += other.allocated;
+    }
+
     fn subtract(&mut self, entry: &Entry) {
         self.count -= 1;
         self.requested -= entry.requested;

@@ -78,6 +78,7 @@ impl State {
         pools.retain(|&(of, space, _), &mut pool| {
             if of == scope {
                 self.keep_peak(&process, scope, pool);
+                self.note_past(&mut process, scope, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 let totals = self.ledger.close(pool);
                 process.records -= totals.count - unlisted;
@@ -236,6 +237,9 @@ impl State {
             largest_free: free.map(|free| difference(free.largest, audit.largest_free_bytes_per_bank)),
         };
         if let Some(process) = self.processes.get_mut(&by.id) {
+            if audit.quiet {
+                process.compared[usize::from(!drift.is_zero())] += 1;
+            }
             process.audits.insert((audit.allocator, audit.space), Compared { theirs: *audit, drift });
         }
         Outcome::Noted

@@ -48,6 +48,7 @@ impl State {
             process.failures.pop_front();
         }
         process.failures.push_back(failure);
+        process.failure_count += count;
         let chips = self.numbered(&resolved);
         let chip = chips.values().next().copied().filter(|_| chips.len() == 1);
         let subject =

@@ -64,6 +64,11 @@ impl CorePeaks {
         })
     }
 
+    /// The highest peak of all cores.
+    pub(crate) fn highest(&self) -> Option<&CoreUse> {
+        self.0.iter().map(|(_, peak)| peak).max_by_key(|peak| peak.bytes)
+    }
+
     fn raise(&mut self, cores: CoreSet, new: &CoreUse) {
         let higher = self.0.iter().filter(|(_, peak)| peak.bytes >= new.bytes);
         let cores = higher.fold(cores, |left, (known, _)| left.without(*known));

@@ -1,5 +1,6 @@
 //! A process: what it defined, opened and reported.
 
+use super::PastPool;
 use crate::core_set::CoreSet;
 use crate::input::{Allocator, Audit, Banks, Failure, Process, Trace, Tracked};
 use crate::ledger::PoolId;
@@ -23,6 +24,10 @@ pub(crate) struct ProcessState {
     pub(crate) traces: BTreeMap<(Scope, u32), Trace>,
     #[serde(with = "pairs")]
     pub(crate) audits: BTreeMap<(u32, Space), Compared>,
+    /// Comparisons with the runtime's own statistics so far: without and with drift.
+    pub(crate) compared: [u64; 2],
+    /// What was allocated through allocators that are closed.
+    pub(crate) past: Vec<PastPool>,
     pub(crate) tracked: Option<Tracked>,
     /// The best basis of its reports.
     pub(crate) basis: Basis,
@@ -45,6 +50,8 @@ pub(crate) struct ProcessState {
     pub(super) records: u64,
     /// The last failed allocations, oldest first.
     pub(crate) failures: VecDeque<Failure>,
+    /// Failed allocations so far.
+    pub(crate) failure_count: u64,
     /// The last frees, to recognise a double free.
     pub(super) freed: VecDeque<(Scope, Space, u64)>,
 }
@@ -113,6 +120,8 @@ impl ProcessState {
             programs: BTreeMap::new(),
             traces: BTreeMap::new(),
             audits: BTreeMap::new(),
+            compared: [0; 2],
+            past: Vec::new(),
             tracked: None,
             basis,
             opened: BTreeSet::new(),
@@ -127,6 +136,7 @@ impl ProcessState {
             logged_trace: None,
             records: 0,
             failures: VecDeque::new(),
+            failure_count: 0,
             freed: VecDeque::new(),
         }
     }
