@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use ttmem_core::snapshot::{Core, CoreAllocation, Device, History, Sample, SensorSample};
+use ttmem_core::snapshot::{Core, CoreAllocation, Device, History, PostMortem, Sample, SensorSample};
 use ttmem_core::{Detail, Snapshot};
 
 /// The fetched data, and when it arrived.
@@ -24,6 +24,17 @@ pub struct Data {
     pub zone: TimeZone,
     /// Source of the snapshot, for the title: `via daemon`, `local`.
     pub source: String,
+    /// The last post-mortem that was read, or why there is none.
+    pub post_mortem: Option<(FailureKey, Result<Arc<PostMortem>, String>)>,
+}
+
+/// A failed allocation: its process, and its number among the events of that process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureKey {
+    /// Pid.
+    pub pid: u32,
+    /// Number of the event.
+    pub sequence: u64,
 }
 
 /// A time without snapshots.
@@ -46,6 +57,7 @@ impl Data {
             history: Histories::default(),
             zone,
             source: String::new(),
+            post_mortem: None,
         }
     }
 

@@ -25,8 +25,8 @@ mod ui;
 mod update;
 mod views;
 
-pub use data::{Data, Histories, Outage};
-pub use run::{Callbacks, EffectResult, FetchResult, SignalSender, StartOptions, run};
+pub use data::{Data, FailureKey, Histories, Outage};
+pub use run::{Callbacks, EffectResult, FetchResult, PostMortemReader, SignalSender, StartOptions, run};
 pub use settings::Settings;
 pub use theme::{ColourDepth, Theme, ThemeName};
 pub use ui::{Environment, Recipient, ScreenLayout, Signal, Ui, View};

@@ -1,7 +1,7 @@
 //! The event loop. One thread owns the terminal and all state. Three others send it messages: one reads keys, one waits for
 //! signals, one fetches snapshots.
 
-use crate::data::Data;
+use crate::data::{Data, FailureKey};
 use crate::settings::Settings;
 use crate::terminal::{FETCH_THREAD, Screen};
 use crate::ui::{Environment, Recipient, Signal, Ui};
@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use ttmem_core::snapshot::PostMortem;
 use ttmem_core::{Detail, Snapshot};
 
 /// How the dashboard starts.
@@ -35,6 +36,9 @@ pub type FetchResult = Result<(Snapshot, String), String>;
 /// The outcome of an effect, as a message.
 pub type EffectResult = Result<String, String>;
 
+/// A function that reads the post-mortem of a failed allocation.
+pub type PostMortemReader = dyn FnMut(FailureKey) -> Result<PostMortem, String>;
+
 /// A function that sends a signal.
 pub type SignalSender = dyn FnMut(&Recipient, &Signal) -> EffectResult;
 
@@ -42,6 +46,8 @@ pub type SignalSender = dyn FnMut(&Recipient, &Signal) -> EffectResult;
 pub struct Callbacks {
     /// Fetches a snapshot. Runs on a thread of its own.
     pub fetch: Box<dyn FnMut(&Detail) -> FetchResult + Send>,
+    /// Reads a post-mortem.
+    pub post_mortem: Box<PostMortemReader>,
     /// Sends a signal.
     pub signal: Box<SignalSender>,
     /// Saves settings.
@@ -89,7 +95,7 @@ fn lock(shared: &SharedRequest) -> MutexGuard<'_, FetchRequest> {
 
 /// Shows the dashboard until the user or a signal ends it.
 pub fn run(options: StartOptions, callbacks: Callbacks) -> io::Result<()> {
-    let Callbacks { fetch, mut signal, mut save } = callbacks;
+    let Callbacks { fetch, mut post_mortem, mut signal, mut save } = callbacks;
     let mut ui = Ui::new(options.settings, options.environment);
     let mut data = Data::empty(TimeZone::system());
     let mut screen = Screen::enter(ui.settings.mouse)?;
@@ -175,6 +181,10 @@ pub fn run(options: StartOptions, callbacks: Callbacks) -> io::Result<()> {
             }
             let now_ms = begin.elapsed().as_millis() as u64;
             update(&mut ui, &mut data, now_ms, Msg::Tick);
+            if let Some(failure) = ui.required_failure(&data) {
+                let found = post_mortem(failure).map(Arc::new);
+                update(&mut ui, &mut data, now_ms, Msg::PostMortem(failure, found));
+            }
         }
     })();
     lock(&request).ended = true;

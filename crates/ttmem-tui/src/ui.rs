@@ -1,6 +1,6 @@
 //! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
-use crate::data::Data;
+use crate::data::{Data, FailureKey};
 use crate::growth::Growth;
 use crate::settings::Settings;
 use crate::table::SortOrder;
@@ -382,6 +382,14 @@ impl Ui {
         detail
     }
 
+    /// The failed allocation whose post-mortem the screen needs, and that was not read yet.
+    pub(crate) fn required_failure(&self, data: &Data) -> Option<FailureKey> {
+        let Some(Popup::Details(Subject::Finding(key))) = &self.popup else { return None };
+        let all = &data.snapshot.findings;
+        let wanted = failure_of(all.iter().find(|it| crate::lists::finding_key(it) == *key)?)?;
+        data.post_mortem.as_ref().is_none_or(|(read, _)| *read != wanted).then_some(wanted)
+    }
+
     fn core_query(&self, device: u32) -> CoreQuery {
         /// More allocations than fit beside the map.
         const BESIDE_MAP: u32 = 80;
@@ -469,4 +477,9 @@ impl Ui {
         self.popup_offset = self.popup_offset.min(layout.popup_rows);
         self.layout = layout;
     }
+}
+
+/// The failed allocation that a finding is about.
+pub(crate) fn failure_of(finding: &Finding) -> Option<FailureKey> {
+    Some(FailureKey { pid: finding.pid?, sequence: finding.failure.as_ref()?.sequence? })
 }

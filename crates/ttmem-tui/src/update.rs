@@ -8,7 +8,7 @@ mod open;
 mod popup;
 mod settings_menu;
 
-use crate::data::{Data, Outage};
+use crate::data::{Data, FailureKey, Outage};
 use crate::keys::{self, Action};
 use crate::lists;
 use crate::settings::Settings;
@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 pub(crate) use settings_menu::MenuSetting;
 use std::sync::Arc;
+use ttmem_core::snapshot::PostMortem;
 use ttmem_core::{Detail, Snapshot};
 
 /// A message: an input or the arrival of data.
@@ -41,6 +42,8 @@ pub enum Msg {
         /// Source of the snapshot, for the title.
         source: String,
     },
+    /// A post-mortem was read, or could not be.
+    PostMortem(FailureKey, Result<Arc<PostMortem>, String>),
     /// Fetching a snapshot failed, for this reason.
     FetchFailed(String),
     /// An effect was carried out, with this outcome.
@@ -93,6 +96,7 @@ pub fn update(ui: &mut Ui, data: &mut Data, now_ms: u64, msg: Msg) -> Vec<Effect
             let since_ms = data.outage.as_ref().map_or(now_ms, |outage| outage.since_ms);
             data.outage = Some(Outage { since_ms, reason });
         }
+        Msg::PostMortem(failure, found) => data.post_mortem = Some((failure, found)),
         Msg::EffectDone(Ok(text)) => ui.show_status(now_ms, text),
         Msg::EffectDone(Err(text)) => ui.show_warning(now_ms, text),
         Msg::Paste(text) => filter::paste(ui, &data.snapshot, &text),

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::protocol::{Request, ask};
+use ttmem_sources::SourceConfig;
 
 /// Time after which the victim is killed, and after which it is started again.
 const VICTIM_LIFETIME: Duration = Duration::from_secs(12);
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     );
 
     let sim = args.sim;
+    let failures = SourceConfig::segments(&segments);
     let spawn = move |role: Role| {
         let place = if role.is_legacy() { &legacy } else { &segments };
         spawn_client(role, place, sim)
@@ -92,7 +94,8 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
             Ok(snapshot) => Ok((snapshot, "via demo daemon".to_owned())),
             Err(e) => Err(format!("{e:#}")),
         };
-        return top::show_dashboard(Box::new(fetch), &args.text, &args.refresh, false, until);
+        let post_mortem = top::read_post_mortem(failures);
+        return top::show_dashboard(Box::new(fetch), &args.text, &args.refresh, false, until, post_mortem);
     }
     let stop = show::stop_on_signals()?;
     let printer = show::Printer::tables(&args.text);

@@ -10,10 +10,12 @@ use rustix::process::{PidfdFlags, Signal as KernelSignal};
 use std::io::{self, IsTerminal};
 use std::time::Instant;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_sources::Root;
+use ttmem_reader::{FailureQuery, find_post_mortem};
 use ttmem_sources::process::Processes;
+use ttmem_sources::{Root, SourceConfig, WhichFailure};
 use ttmem_tui::{
-    Callbacks, ColourDepth, Environment, FetchResult, Recipient, Settings, Signal, StartOptions,
+    Callbacks, ColourDepth, Environment, FailureKey, FetchResult, PostMortemReader, Recipient, Settings,
+    Signal, StartOptions,
 };
 
 /// Whether there is a terminal for the dashboard.
@@ -76,7 +78,14 @@ pub(crate) fn run(
         };
         fetched().map_err(|e| format!("{e:#}"))
     };
-    show_dashboard(Box::new(fetch), text, refresh, is_by_device, None)
+    show_dashboard(
+        Box::new(fetch),
+        text,
+        refresh,
+        is_by_device,
+        None,
+        read_post_mortem(sockets.source_config()?),
+    )
 }
 
 fn device_indexes(snapshot: &Snapshot) -> Vec<u32> {
@@ -90,6 +99,7 @@ pub(crate) fn show_dashboard(
     refresh: &RefreshArgs,
     filtered_by_device: bool,
     until: Option<Instant>,
+    post_mortem: Box<PostMortemReader>,
 ) -> anyhow::Result<Exit> {
     let term = std::env::var("TERM").unwrap_or_default();
     anyhow::ensure!(
@@ -112,6 +122,7 @@ pub(crate) fn show_dashboard(
     let mut processes = Processes::new(&Root::default());
     let callbacks = Callbacks {
         fetch,
+        post_mortem,
         signal: Box::new(move |recipient, signal| send_signal(&mut processes, recipient, signal)),
         save: Box::new(|settings| {
             let path = settings::write(settings).map_err(|e| format!("{e:#}"))?;
@@ -121,6 +132,18 @@ pub(crate) fn show_dashboard(
     let options = StartOptions { settings, environment, until };
     ttmem_tui::run(options, callbacks).context("cannot use the terminal")?;
     Ok(Exit::Done)
+}
+
+/// A function that reads post-mortems from the segments of a machine. Those of other users are read as far as permissions allow.
+pub(crate) fn read_post_mortem(config: SourceConfig) -> Box<PostMortemReader> {
+    Box::new(move |FailureKey { pid, sequence }| {
+        let query = FailureQuery { pid: Some(pid), which: WhichFailure::Number(sequence) };
+        match find_post_mortem(&config, query) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err("Not readable by this user, or overwritten by later failures.".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
 }
 
 fn colour_depth(term: &str) -> ColourDepth {

@@ -73,8 +73,8 @@ const SPACES: [Space; 10] = [
 ];
 
 impl Scene<'_> {
-    /// The title and the facts of a subject.
-    pub(super) fn facts_of(&self, subject: &Subject) -> (String, Vec<Fact>) {
+    /// The title and the facts of a subject, for a popup with `width` columns.
+    pub(super) fn facts_of(&self, subject: &Subject, width: usize) -> (String, Vec<Fact>) {
         let snapshot = &self.data.snapshot;
         let gone = |title: &str| (title.to_owned(), vec![fact("", "It no longer exists.")]);
         match subject {
@@ -112,7 +112,7 @@ impl Scene<'_> {
             }
             Subject::Finding(key) => {
                 match snapshot.findings.iter().find(|it| lists::finding_key(it) == *key) {
-                    Some(finding) => ("Finding".to_owned(), self.finding_facts(finding)),
+                    Some(finding) => ("Finding".to_owned(), self.finding_facts(finding, width)),
                     None => gone("Finding"),
                 }
             }

@@ -16,7 +16,8 @@ impl Scene<'_> {
             None => {}
             Some(Popup::Help) => self.draw_help(canvas, area),
             Some(Popup::Details(subject)) => {
-                let (title, facts) = self.facts_of(subject);
+                let inside = usize::from(details_width(area).saturating_sub(4));
+                let (title, facts) = self.facts_of(subject, inside);
                 self.draw_details(canvas, area, &title, &facts);
             }
             Some(Popup::Sort { list, choice }) => {
@@ -149,8 +150,7 @@ impl Scene<'_> {
 
     fn draw_details(&mut self, canvas: &mut Canvas, area: Rect, title: &str, facts: &[Fact]) {
         let theme = &self.ui.theme;
-        // The whole width, unless a readable part of the view remains at the sides.
-        let width = if area.width < 130 { area.width } else { 120 };
+        let width = details_width(area);
         // The width of most labels; a little more for the longest ones.
         let labels = facts.iter().filter(|it| !it.text.is_empty()).map(|it| it.label.chars().count());
         let label = labels.max().unwrap_or(0).clamp(18, 21) as u16 + 1;
@@ -197,6 +197,11 @@ impl Scene<'_> {
             canvas.write_bottom_right(frame, text, self.ui.theme.accent);
         }
     }
+}
+
+/// The width of a popup with details: the whole width, unless a readable part of the view remains at the sides.
+fn details_width(area: Rect) -> u16 {
+    if area.width < 130 { area.width } else { 120 }
 }
 
 /// Draws an empty frame in the middle of an area; returns the area inside.

@@ -162,6 +162,16 @@ impl<'a> Workload<'a> {
         Ok(())
     }
 
+    /// Reports an L1 buffer for which there was no block.
+    fn report_out_of_memory(&self, bytes_per_bank: u64, largest: u64, site: &Site) -> anyhow::Result<()> {
+        let bytes = bytes_per_bank * self.l1_banks;
+        let buffer = Buffer::new(self.allocator, Space::L1, 0, bytes)
+            .bytes_per_bank(bytes_per_bank)
+            .site(self.tracker.define_call_site(&site.of_buffer(bytes))?);
+        self.tracker.report_out_of_memory(&buffer, Some(largest))?;
+        Ok(())
+    }
+
     fn free(&self, space: Space, address: u64) -> anyhow::Result<()> {
         self.tracker.free(self.allocator, space, address)?;
         Ok(())
@@ -290,6 +300,14 @@ impl<'a> Workload<'a> {
                 self.allocate_sharded(address(layer), size, op.cores, Layout::BlockSharded, &op.site)?;
                 self.dispatch(1 + layer as u32)?;
                 self.wait(120);
+                if (batch, layer) == (1, 3) {
+                    // Two buffers are in the middle of L1, so there is no block for a third that is larger than each rest.
+                    self.report_out_of_memory(
+                        768 * KIB,
+                        address(layer - 1) - self.cb_base,
+                        &sites::FEATURES,
+                    )?;
+                }
                 if layer > 0 {
                     self.free(Space::L1, address(layer - 1))?;
                 }

@@ -422,3 +422,28 @@ fn few_bytes_are_written_without_changes() {
     }
     quit(terminal);
 }
+
+#[test]
+fn finding_of_a_failure_shows_its_post_mortem() {
+    let server = server();
+    let mut producer = Producer::new(server.segments.path());
+    let site = producer.site("model.py:7 (forward)".to_owned());
+    assert_eq!(site, 1);
+    producer.alloc(4096, MIB);
+    producer.out_of_memory(1 << 50, Some(38 * MIB));
+    producer.alloc(1 << 30, MIB);
+    eventually("the server lists it", || server.process(producer.pid));
+    let segments = server.segments.path().to_str().unwrap();
+    let terminal = start_top(&server, &["--shm-dir", segments]);
+    terminal.send("7");
+    terminal.wait_for_text("out of memory");
+    // From the events to the findings.
+    terminal.send("\x1b[D");
+    terminal.send("\r");
+    terminal.wait_for_text("Post-mortem");
+    // It has the buffer that was there before the failure only.
+    terminal.wait_for_text("Allocated in DRAM, per bank:");
+    terminal.wait_for_text("100.0%      1  unknown");
+    terminal.send(ESC);
+    quit(terminal);
+}

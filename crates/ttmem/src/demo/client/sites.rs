@@ -120,6 +120,8 @@ pub(super) const RESNET_WEIGHTS: Site =
     site(RESNET, 19, "ResNet50.load", "ttnn.from_torch", Rows(Bfloat16, Tile, 1024));
 pub(super) const HALO_CONFIG: Site =
     site(RESNET, 30, "ResNet50.stem", "ttnn.conv2d", Rows(Uint16, RowMajor, 12_288));
+pub(super) const FEATURES: Site =
+    site(RESNET, 88, "ResNet50.forward", "ttnn.to_memory_config", Rows(Bfloat16, Tile, 512));
 
 pub(super) const UNET_WEIGHTS: Site =
     site(UNET, 31, "UNet.load", "ttnn.from_torch", Rows(Bfloat16, Tile, 4096));

@@ -146,6 +146,7 @@ fn dashboard_that_panics() {
             assert!(detail.buffers.is_none(), "no list today");
             Ok((ttmem_core::Snapshot::default(), "via test".to_owned()))
         }),
+        post_mortem: Box::new(|_| Err(String::new())),
         signal: Box::new(|_, _| Ok(String::new())),
         save: Box::new(|_| panic!("the drawer is stuck")),
     };
