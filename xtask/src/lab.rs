@@ -151,7 +151,11 @@ pub(crate) fn build_probe_agent() -> anyhow::Result<PathBuf> {
 /// The command `ttmem run -- COMMAND` with the release program and an agent, with a folder for segments.
 pub(crate) fn tracked(agent: &Path, folder: &Path, command: &Command) -> Command {
     let mut run = Command::new(target().join("release/ttmem"));
-    run.args(["run", "--shm-dir"]).arg(folder).arg("--").arg(command.get_program()).args(command.get_args());
+    run.args(["run", "--exec", "--shm-dir"])
+        .arg(folder)
+        .arg("--")
+        .arg(command.get_program())
+        .args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => run.env(name, value),

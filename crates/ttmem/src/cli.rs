@@ -95,9 +95,12 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Run a program with the agent, which tracks every buffer of an unmodified ttnn.
     ///
-    /// Child processes are tracked, too; a program that does not use ttnn is not changed. Exits with the program's code, or
-    /// with 126 or 127 if it cannot be run.
-    #[command(after_help = "Example: ttmem run -- python model.py")]
+    /// Child processes are tracked, too; a program that does not use ttnn is not changed. When the program ends, a summary on
+    /// standard error says what was allocated at the peak and at the end, and why allocations failed. Exits with the program's
+    /// code or signal, or with 126 or 127 if it cannot be run.
+    #[command(
+        after_help = "Examples:\n  ttmem run -- python model.py\n  ttmem run --stacks --report run.json -- python model.py\n  ttmem run --quiet -- pytest tests"
+    )]
     Run(RunArgs),
     /// Print the environment variables that `ttmem run` sets.
     ///
@@ -382,6 +385,20 @@ pub(crate) struct RunArgs {
     /// Do not record which line and operation allocates.
     #[arg(long)]
     pub(crate) no_sites: bool,
+    /// Append what to free to the exception that the program gets when an allocation fails.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Print no summary when the program ends.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Write the summary to FILE as well: as JSON if its name ends with .json, else as text.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Replace ttmem by the program, instead of waiting for it: without a summary.
+    #[arg(long, conflicts_with_all = ["report", "quiet"])]
+    pub(crate) exec: bool,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

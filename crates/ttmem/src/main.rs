@@ -35,24 +35,41 @@ use std::process::ExitCode;
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
-    Done = 0,
-    Failed = 1,
-    Usage = 2,
-    NothingFound = 3,
-    NoDaemon = 4,
-    CannotRun = 126,
-    NotFound = 127,
+    Done,
+    Failed,
+    Usage,
+    NothingFound,
+    NoDaemon,
+    CannotRun,
+    NotFound,
+    /// The code of the program that was run.
+    Program(u8),
+}
+
+impl Exit {
+    fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NothingFound => 3,
+            Self::NoDaemon => 4,
+            Self::CannotRun => 126,
+            Self::NotFound => 127,
+            Self::Program(code) => code,
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
     match run_command(&cli) {
-        Ok(exit) => ExitCode::from(exit as u8),
-        Err(e) if e.is::<OutputClosed>() => ExitCode::from(Exit::Done as u8),
+        Ok(exit) => exit.code().into(),
+        Err(e) if e.is::<OutputClosed>() => Exit::Done.code().into(),
         Err(e) => {
             let _ = writeln!(io::stderr(), "ttmem: {e:#}");
             let exit = if e.is::<UsageError>() { Exit::Usage } else { Exit::Failed };
-            ExitCode::from(exit as u8)
+            exit.code().into()
         }
     }
 }

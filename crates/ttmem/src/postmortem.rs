@@ -10,6 +10,7 @@ use std::path::Path;
 use ttmem_core::snapshot::{PostMortem, Severity};
 use ttmem_reader::{FailureQuery, find_post_mortem, post_mortem_of, raise_descriptor_limit};
 use ttmem_render::{Tone, postmortem};
+use ttmem_sources::WhichFailure;
 
 pub(crate) fn run(args: &PostMortemArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     raise_descriptor_limit();
@@ -24,16 +25,16 @@ pub(crate) fn run(args: &PostMortemArgs, sockets: &Sockets) -> anyhow::Result<Ex
 }
 
 fn find(args: &PostMortemArgs, sockets: &Sockets) -> anyhow::Result<Option<PostMortem>> {
-    let first = args.first;
+    let which = if args.first { WhichFailure::First } else { WhichFailure::Last };
     let pid = match args.target.as_deref() {
         None => None,
         Some(target) if target.bytes().all(|byte| byte.is_ascii_digit()) && !target.is_empty() => {
             let pid = target.parse().map_err(|_| UsageError(format!("{target} is not a pid")))?;
             Some(pid)
         }
-        Some(file) => return Ok(post_mortem_of(Path::new(file), first)?),
+        Some(file) => return Ok(post_mortem_of(Path::new(file), which)?),
     };
-    Ok(find_post_mortem(&sockets.source_config()?, FailureQuery { pid, first })?)
+    Ok(find_post_mortem(&sockets.source_config()?, FailureQuery { pid, which })?)
 }
 
 /// What to print if no failure is recorded.

@@ -1,20 +1,30 @@
 //! `ttmem run` and `ttmem env`: start a program with the agent.
 
+mod follow;
+mod parent;
+mod summary;
+
 use crate::cli::{EnvArgs, EnvStyle, RunArgs, Sockets};
+use crate::text::Style;
 use crate::{Exit, print};
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
+use follow::{Follower, Marker};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
+use summary::ReportFile;
+use ttmem_core::snapshot::RunEnd;
+use ttmem_wire::segment::RUN_VARIABLE;
 
 const LIBRARY: &str = "libttmem_agent.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Replaces this process by the program, so that exit code, signals and terminal are the program's own.
+/// Runs a program with the agent and ends as the program ends.
 pub(crate) fn run(args: &RunArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let (program, arguments) = args.command.split_first().expect("the command line requires one");
     let mut command = Command::new(program);
@@ -28,10 +38,59 @@ pub(crate) fn run(args: &RunArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if args.no_sites {
         command.env("TTMEM_SITES", "0");
     }
-    let error = command.exec();
-    eprintln!("ttmem: cannot run {}: {error}", Path::new(program).display());
+    if args.explain {
+        command.env("TTMEM_EXPLAIN", "1");
+    }
+    let error = if args.exec { command.exec() } else { return run_and_report(args, sockets, command) };
+    Ok(cannot_run(&command, &error))
+}
+
+/// Runs a program, follows it and all processes that it starts, and prints what they allocated.
+fn run_and_report(args: &RunArgs, sockets: &Sockets, mut command: Command) -> anyhow::Result<Exit> {
+    let file = args.report.as_deref().map(ReportFile::create).transpose()?;
+    let is_printed = !args.quiet && summary::is_read();
+    let folder = sockets.folder();
+    // Without a report nothing has to be followed.
+    let marker = (is_printed || file.is_some()).then(|| Marker::create(&folder));
+    if let Some(Ok(marker)) = &marker {
+        command.env(RUN_VARIABLE, format!("{:016x}", marker.number));
+    }
+    let started = Instant::now();
+    let program = match parent::start(&mut command)? {
+        Ok(program) => program,
+        Err(error) => return Ok(cannot_run(&command, &error)),
+    };
+    let follower = marker.map(|marker| Follower::start(marker?, &folder));
+    let status = program.wait().context("cannot wait for the program")?;
+    let seconds = started.elapsed().as_secs_f64();
+    // Whatever goes wrong from here on, this process ends as the program did.
+    let report = match follower {
+        Some(Ok(follower)) => follower.finish(),
+        Some(Err(why)) if is_printed => {
+            eprintln!("ttmem: no summary: {why:#}");
+            None
+        }
+        _ => None,
+    };
+    if let Some(mut report) = report {
+        report.command = args.command.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        let (code, signal) = (status.code(), status.signal());
+        let signal_name = signal.and_then(signal_hook::low_level::signal_name).map(str::to_owned);
+        report.end = Some(RunEnd { code, signal, signal_name, seconds });
+        if is_printed {
+            summary::print(&report, Style::of_errors(args.text.ascii));
+        }
+        if let Some(Err(error)) = file.map(|file| file.write(&report)) {
+            eprintln!("ttmem: {error:#}");
+        }
+    }
+    Ok(Exit::Program(parent::end_as(status)))
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> Exit {
+    eprintln!("ttmem: cannot run {}: {error}", Path::new(command.get_program()).display());
     // The exit codes of shells.
-    Ok(if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotRun })
+    if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotRun }
 }
 
 pub(crate) fn print_environment(args: &EnvArgs, sockets: &Sockets) -> anyhow::Result<Exit> {

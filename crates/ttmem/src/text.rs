@@ -1,5 +1,6 @@
 //! The style of pages: width, bars, colours, characters.
 
+use rustix::fd::AsFd;
 use std::io::IsTerminal;
 use ttmem_core::snapshot::{Severity, Tracking};
 use ttmem_render::format::{Level, to_ascii};
@@ -36,9 +37,17 @@ pub(crate) struct Style {
 impl Style {
     /// Creates the style of standard output. Colours are used on a terminal only, and without `NO_COLOR`.
     pub(crate) fn new(ascii: bool) -> Self {
+        Self::of(&std::io::stdout(), ascii)
+    }
+
+    /// Creates the style of standard error.
+    pub(crate) fn of_errors(ascii: bool) -> Self {
+        Self::of(&std::io::stderr(), ascii)
+    }
+
+    fn of(out: &(impl IsTerminal + AsFd), ascii: bool) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
-        let out = std::io::stdout();
-        let terminal = rustix::termios::tcgetwinsize(&out).ok().filter(|_| out.is_terminal());
+        let terminal = rustix::termios::tcgetwinsize(out).ok().filter(|_| out.is_terminal());
         let number = |name: &str| set(name).and_then(|it| it.parse().ok()).filter(|&it: &usize| it > 0);
         let columns = terminal.map(|it| usize::from(it.ws_col)).filter(|&it| it > 0);
         let width = number("COLUMNS").or(columns).map(|it| it.max(MIN_WIDTH));

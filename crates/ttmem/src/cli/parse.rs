@@ -88,7 +88,7 @@ fn exit_with_error(name: &str, error: &clap::Error) -> ! {
     let line = words.join(" ").replace(" tip: ", "; ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     let _ = writeln!(std::io::stderr(), "{name}: {line}; see `{name} --help`");
-    std::process::exit(Exit::Usage as i32)
+    std::process::exit(Exit::Usage.code().into())
 }
 
 #[cfg(test)]

@@ -266,7 +266,7 @@ fn processes_with_and_without_agent_are_counted_once() {
     let machine = Machine::new("n150");
     let exe = exe().to_str().unwrap();
     let name = machine.name.path().to_str().unwrap();
-    let mut tracked = machine.ttnn(TTNN, "1, 1", &[exe, "run", "--shm-dir", name, "--"]);
+    let mut tracked = machine.ttnn(TTNN, "1, 1", &[exe, "run", "--exec", "--shm-dir", name, "--"]);
     let mut plain = machine.ttnn(TTNN, "1, 1", &[]);
     tracked.run("a = tiles(d, 1)");
     plain.run("a = tiles(d, 1)");

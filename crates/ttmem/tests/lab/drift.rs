@@ -112,7 +112,7 @@ impl Case {
         let folder = memory_folder();
         let mut command = Command::new(program());
         command.env("TTMEM_AGENT", agent());
-        command.args(["run", "--shm-dir"]).arg(folder.path()).arg("--").arg(python(self.version));
+        command.args(["run", "--exec", "--shm-dir"]).arg(folder.path()).arg("--").arg(python(self.version));
         command.arg(here().join("drift.py")).args([seed.to_string(), steps.to_string()]).arg(self.mesh);
         command.args(self.submeshes.then_some("submeshes")).args(self.hybrid.then_some("hybrid"));
         if self.hybrid {

@@ -69,7 +69,7 @@ fn board_variable(board: &str) -> (&'static str, PathBuf) {
 /// The command `ttmem run -- PROGRAM` on a simulated machine, with a folder for segments.
 fn tracked_command(board: &str, folder: &Path, program: &[&str]) -> Command {
     let mut command = Command::new(exe());
-    command.args(["run", "--shm-dir"]).arg(folder).arg("--").args(program);
+    command.args(["run", "--exec", "--shm-dir"]).arg(folder).arg("--").args(program);
     command.env("TTMEM_AGENT", agent()).env_remove("LD_PRELOAD").env("TT_METAL_LOGGER_LEVEL", "FATAL");
     let (name, value) = board_variable(board);
     command.env(name, value);

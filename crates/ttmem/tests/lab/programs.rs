@@ -94,7 +94,7 @@ fn only_the_last_of_many_cached_programs_is_resident() {
     command.arg("mount --bind \"$0\" /mnt && mount -t tmpfs none /dev/shm && exec \"$@\"").arg(folder.path());
     command
         .arg(exe())
-        .args(["run", "--shm-dir", "/mnt", "--"])
+        .args(["run", "--exec", "--shm-dir", "/mnt", "--"])
         .arg(python(TTNN))
         .arg(here().join("puppet.py"));
     let (name, value) = board_variable("n150");

@@ -21,7 +21,7 @@ impl Comparison {
         command
             .arg("mount --bind \"$0\" /mnt && mount -t tmpfs none /dev/shm && exec \"$@\"")
             .arg(folder.path());
-        command.arg(exe()).args(["run", "--shm-dir", "/mnt", "--"]);
+        command.arg(exe()).args(["run", "--exec", "--shm-dir", "/mnt", "--"]);
         command.arg(python(super::TTNN)).arg(here().join("puppet.py"));
         let (name, value) = board_variable("n150");
         command.env(name, value).env_remove("LD_PRELOAD").env("TT_METAL_LOGGER_LEVEL", "FATAL");

@@ -19,6 +19,7 @@ mod old_tools;
 mod pages;
 mod processes;
 mod resets;
+mod run;
 mod segment_files;
 mod segments;
 mod service;

@@ -32,7 +32,7 @@ fn every_space_and_chip_is_right() {
         let process = program.process();
         assert!(process.complete && process.basis == Basis::Exact, "{process:?}");
         let tracker = process.tracker.unwrap();
-        assert!(tracker.missing_hooks.is_empty() && tracker.hooks == 26, "{tracker:?}");
+        assert!(tracker.missing_hooks.is_empty() && tracker.hooks == 27, "{tracker:?}");
         program.quit();
     }
 }

@@ -61,7 +61,7 @@ fn tracked_command(build: Build, folder: &Path, program: &Path) -> Command {
         }
         None => Command::new(exe()),
     };
-    command.args(["run", "--shm-dir"]).arg(folder).arg("--").arg(program);
+    command.args(["run", "--exec", "--shm-dir"]).arg(folder).arg("--").arg(program);
     // The agent is compiled without the thread sanitizer, which therefore cannot see the agent's synchronisation.
     fs::write(folder.join("suppressions"), "called_from_lib:libttmem_agent.so\n").unwrap();
     let suppressions = format!("exitcode=66:suppressions={}", folder.join("suppressions").display());

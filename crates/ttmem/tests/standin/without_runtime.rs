@@ -10,7 +10,7 @@ fn output(program: &[&str], folder: Option<&Path>) -> Output {
     let mut command = match folder {
         Some(folder) => {
             let mut command = Command::new(exe());
-            command.args(["run", "--shm-dir"]).arg(folder).arg("--").args(program);
+            command.args(["run", "--exec", "--shm-dir"]).arg(folder).arg("--").args(program);
             command.env("TTMEM_AGENT", agent());
             command
         }
