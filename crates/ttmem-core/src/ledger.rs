@@ -293,7 +293,18 @@ impl Ledger {
     pub(crate) fn retain(&mut self, slot: Slot) -> u32 {
         let refs = &mut self.entry_mut(slot.0).refs;
         *refs = refs.saturating_add(1);
-        *refs
+        let refs = *refs;
+        self.note_references(slot);
+        refs
+    }
+
+    /// Notes that the references of a record changed: those of program memory are counted.
+    fn note_references(&mut self, slot: Slot) {
+        let pool = self.entry(slot.0).pool();
+        if self.pool(pool).key.space.is_program() {
+            self.version += 1;
+            self.pool_mut(pool).version = self.version;
+        }
     }
 
     /// Removes a reference to a record, and the record with the last one. Returns how many are left.
@@ -303,6 +314,8 @@ impl Ledger {
         let left = entry.refs;
         if left == 0 {
             self.remove(slot);
+        } else {
+            self.note_references(slot);
         }
         left
     }
