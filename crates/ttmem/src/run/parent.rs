@@ -1,8 +1,8 @@
 //! The parent of a tracked program: it waits for the program, and behaves to its own parent, the terminal and senders of signals as
 //! the program would.
 //!
-//! Parent and program are in one process group, so the terminal's signals reach both. The program does not depend on its parent: if
-//! that is killed, the program goes on.
+//! Parent and program are in one process group, so the terminal's signals reach both. The program does not depend on its parent: when
+//! the parent is killed, the program continues.
 
 use anyhow::Context as _;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};

@@ -32,7 +32,7 @@ impl<'a> ReportFile<'a> {
     }
 }
 
-/// Whether anybody reads standard error: it is neither closed nor discarded.
+/// Whether standard error is neither closed nor discarded.
 pub(super) fn is_read() -> bool {
     let is_null = |stat: rustix::fs::Stat| {
         let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;

@@ -66,7 +66,7 @@ fn peak_and_rest_are_exact() {
 }
 
 #[test]
-fn nothing_is_printed_if_nobody_reads_it() {
+fn discarded_summary_is_not_made() {
     let folder = memory_folder();
     for args in [&["--quiet", "--", "true"][..], &["--exec", "--", "true"]] {
         let output = run(folder.path(), args).output().unwrap();
