@@ -47,10 +47,12 @@ pub enum Kind {
     TraceEnd = 13,
     /// An allocation failed for another reason than [`Kind::OutOfMemory`]: a [`crate::failure::Failure`].
     Failure = 14,
+    /// The program marked a moment: `site` is the name of the mark, `id` its number if [`flags::MEASURED`] is set.
+    Mark = 15,
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Alloc,
         Self::Free,
         Self::ProgramBegin,
@@ -65,6 +67,7 @@ impl Kind {
         Self::Trace,
         Self::TraceEnd,
         Self::Failure,
+        Self::Mark,
     ];
 
     /// Returns the kind numbered `byte`.
@@ -128,7 +131,7 @@ pub mod flags {
     pub const ESTIMATED: u16 = 32;
     /// Of program memory: dispatches of its program are not reported, so whether it is resident is unknown.
     pub const UNFOLLOWED: u16 = 64;
-    /// Of a failure: `id` is what was available.
+    /// Of a failure: `id` is what was available. Of a mark: `id` is its number.
     pub const MEASURED: u16 = 128;
     /// Of a failure: bits with its [`ttmem_types::FailureKind`] by number.
     pub const FAILURE: u16 = 127;

@@ -492,9 +492,12 @@ pub fn table_change(kind: Kind) -> TableChange {
         Kind::Free | Kind::TraceEnd => TableChange::Clear,
         Kind::ProgramEnd => TableChange::ClearProgram,
         Kind::AllocatorEnd => TableChange::ClearAllocator,
-        Kind::OutOfMemory | Kind::Failure | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => {
-            TableChange::None
-        }
+        Kind::OutOfMemory
+        | Kind::Failure
+        | Kind::Refused
+        | Kind::PeakReset
+        | Kind::AllocatorBegin
+        | Kind::Mark => TableChange::None,
     }
 }
 

@@ -39,6 +39,7 @@ const FRAME: u8 = 7;
 const STACK: u8 = 8;
 const OP: u8 = 9;
 const CALL_SITE: u8 = 10;
+const TRACK: u8 = 11;
 
 /// A chip, as its process describes it; 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -143,6 +144,8 @@ pub struct CallSite {
     pub stack: U32,
     /// Number of the operation; 0: none.
     pub op: U32,
+    /// Number of the track that it is in; 0: none.
+    pub track: U32,
     /// A [`ttmem_types::Purpose`] by number.
     pub purpose: u8,
     /// A [`ttmem_types::DataType`] by number, plus 1; 0: unknown.
@@ -169,7 +172,7 @@ impl CallSite {
     }
 }
 
-const _: () = assert!(size_of::<Frame>() == 16 && size_of::<CallSite>() == 16);
+const _: () = assert!(size_of::<Frame>() == 16 && size_of::<CallSite>() == 20);
 
 /// A definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,6 +195,8 @@ pub enum Definition<'a> {
     Stack(u32, u32, &'a [U32]),
     /// An operation's number and name.
     Op(u32, &'a str),
+    /// The number and the name of a track: a part of the program that names its allocations.
+    Track(u32, &'a str),
     /// A call site's number, its parts, the dimensions of its tensor, and its text.
     CallSite(u32, &'a CallSite, &'a [U32], &'a str),
 }
@@ -211,6 +216,7 @@ impl<'a> Definition<'a> {
             Self::Frame(number, _, function) => (FRAME, number, function.len()),
             Self::Stack(number, _, frames) if frames.len() <= MAX_FRAMES => (STACK, number, frames.len()),
             Self::Op(number, name) => (OP, number, name.len()),
+            Self::Track(number, name) => (TRACK, number, name.len()),
             Self::CallSite(number, _, dimensions, text) if dimensions.len() <= Tensor::MAX_RANK => {
                 (CALL_SITE, number, text.len())
             }
@@ -226,9 +232,11 @@ impl<'a> Definition<'a> {
                 [count.as_bytes(), banks.as_bytes(), chips.as_bytes()]
             }
             Self::Cores(_, cores) => [cores.as_bytes(), &[], &[]],
-            Self::Program(_, text) | Self::Site(_, text) | Self::File(_, text) | Self::Op(_, text) => {
-                [text.as_bytes(), &[], &[]]
-            }
+            Self::Program(_, text)
+            | Self::Site(_, text)
+            | Self::File(_, text)
+            | Self::Op(_, text)
+            | Self::Track(_, text) => [text.as_bytes(), &[], &[]],
             Self::Frame(_, frame, function) => [frame.as_bytes(), function.as_bytes(), &[]],
             Self::Stack(_, parent, frames) => {
                 outer = U32::new(parent);
@@ -289,6 +297,7 @@ impl<'a> Definition<'a> {
                 Some(Self::Stack(number, parent.get(), frames))
             }
             OP => Some(Self::Op(number, text()?)),
+            TRACK => Some(Self::Track(number, text()?)),
             CALL_SITE => {
                 let (site, body) = CallSite::ref_from_prefix(body).ok()?;
                 let rank = usize::from(site.rank.saturating_sub(1));

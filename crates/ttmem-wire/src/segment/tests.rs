@@ -87,6 +87,19 @@ fn failure_matches_its_vector() {
     assert_eq!(crate::failure::Failure::of(&record), Some(failure()));
 }
 
+#[test]
+fn mark_matches_its_vector() {
+    let mark = Record {
+        sequence: 10.into(),
+        at_ns: 5_000_002_500.into(),
+        flags: flags::MEASURED.into(),
+        id: 12.into(),
+        site: 3.into(),
+        ..Record::new(Kind::Mark, None, 0)
+    };
+    assert_eq!(mark.as_bytes(), vector("mark"));
+}
+
 fn chip() -> Chip {
     let mut chip = Chip {
         unique_id: 0x2_61b2_c3d4.into(),
@@ -143,6 +156,7 @@ fn documented_vectors_are_written_and_read() {
         frame: 2.into(),
         stack: 1.into(),
         op: 5.into(),
+        track: 7.into(),
         purpose: Purpose::Tensor as u8,
         data_type: DataType::Bfloat16 as u8 + 1,
         layout: TensorLayout::Tile as u8 + 1,
@@ -161,6 +175,7 @@ fn documented_vectors_are_written_and_read() {
         ("frame", Definition::Frame(2, &frame, "Layer.forward")),
         ("stack", Definition::Stack(1, 4, &frames)),
         ("op", Definition::Op(5, "ttnn.matmul")),
+        ("track", Definition::Track(7, "decode / attention")),
         ("call site", Definition::CallSite(6, &call_site, &dimensions, "")),
     ];
     let mut all = Vec::new();
