@@ -12,7 +12,8 @@ const NEWEST_GLIBC: (u32, u32) = (2, 34);
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
 
 /// Functions that it exports besides symbols of the runtime, for `ttmem-client` in the same process.
-const FOR_CLIENTS: [&str; 2] = ["ttmem_agent_yield", "ttmem_agent_reset_peaks"];
+const FOR_CLIENTS: [&str; 4] =
+    ["ttmem_agent_yield", "ttmem_agent_reset_peaks", "ttmem_agent_set_track", "ttmem_agent_mark"];
 
 /// Checks that the agent runs on all systems that the wheels run on, and exports only what it must.
 pub(crate) fn check_needs() -> anyhow::Result<()> {

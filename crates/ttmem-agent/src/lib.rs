@@ -13,7 +13,7 @@
 //!   names addresses;
 //! * `failures` reports what the runtime refuses, with the figures of its exceptions, which `explain` extends on request;
 //! * `audit` polls the allocators' own statistics, from a thread of its own;
-//! * `manual` silences libraries in this process that report by hand;
+//! * `manual` silences libraries in this process that report by hand; `tracks` takes what they say about the program;
 //! * `probe` exports what only tests and benchmarks need, in debug builds and with the feature `probe`.
 //!
 //! In a process that never loads the runtime nothing of the agent runs: no constructor, no thread, no file.
@@ -42,6 +42,7 @@ mod runtime;
 mod shim;
 mod sites;
 mod traces;
+mod tracks;
 
 use core::ffi::c_void;
 use shim::Span;

@@ -12,6 +12,7 @@ use crate::shim::{
     PURPOSE_KERNELS, PURPOSE_RAW, PURPOSE_SEMAPHORE, PURPOSE_TENSOR, PURPOSE_TRACE, SiteFacts,
     ttmem_dispatcher,
 };
+use crate::tracks;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::agent::{self, SiteParts, generation, hash};
@@ -102,7 +103,8 @@ pub(crate) fn of_allocation(facts: &SiteFacts) -> SiteNumber {
     if frames_kept() == 0 {
         return SiteNumber::default();
     }
-    let mut key = u64::from(facts.purpose) << 32 | u64::from(facts.rank) << 24;
+    let track = tracks::current();
+    let mut key = u64::from(track) << 40 | u64::from(facts.purpose) << 32 | u64::from(facts.rank) << 24;
     key |= u64::from(facts.data_type) << 16 | u64::from(facts.layout) << 8;
     for pair in facts.shape().chunks(2) {
         let second = pair.get(1).copied().unwrap_or(0);
@@ -111,6 +113,7 @@ pub(crate) fn of_allocation(facts: &SiteFacts) -> SiteNumber {
     find(key, facts.caller, || SiteParts {
         purpose: Purpose::from_number(facts.purpose as u8).unwrap_or_default(),
         tensor: facts.tensor(),
+        track,
         ..SiteParts::default()
     })
 }

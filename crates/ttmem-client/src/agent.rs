@@ -15,7 +15,7 @@ use ttmem_wire::segment::definition;
 use zerocopy::little_endian::U32;
 
 pub use crate::slot_index::hash;
-pub use lookup::reset_agent_peaks;
+pub use lookup::{mark_in_agent, reset_agent_peaks, set_track_in_agent};
 
 /// Enables the process's tracker for the agent itself, which [`Tracker::enable`] would yield to.
 pub fn enable(tracker: &Tracker, options: &Options) {
@@ -71,6 +71,8 @@ pub struct SiteParts<'a> {
     pub stack: u32,
     /// The operation.
     pub op: u32,
+    /// The track.
+    pub track: u32,
     /// What the memory is for.
     pub purpose: Purpose,
     /// The tensor that is allocated.
@@ -96,6 +98,11 @@ pub fn define_stack(tracker: &Tracker, frames: &[u32]) -> Result<u32> {
 /// Defines an operation.
 pub fn define_op(tracker: &Tracker, name: &str) -> Result<u32> {
     tracker.event(0, |writer| writer.define_op(name))
+}
+
+/// Defines a track: a part of the program that names its allocations.
+pub fn define_track(tracker: &Tracker, name: &str) -> Result<u32> {
+    tracker.event(0, |writer| writer.define_track(name))
 }
 
 /// Returns the number of an operation that [`name_op`] names later.
@@ -124,12 +131,13 @@ pub fn name_frame(tracker: &Tracker, number: u32, library: &str, offset: u64, fu
 
 /// Defines a call site by the numbers of its parts. If there is no space for its tensor, it is defined without one.
 pub fn define_site(tracker: &Tracker, parts: &SiteParts<'_>) -> Result<SiteNumber> {
-    let &SiteParts { frame, stack, op, purpose, tensor, text } = parts;
+    let &SiteParts { frame, stack, op, track, purpose, tensor, text } = parts;
     let number = |number: Option<u8>| number.map_or(0, |number| number + 1);
     let site = definition::CallSite {
         frame: frame.into(),
         stack: stack.into(),
         op: op.into(),
+        track: track.into(),
         purpose: purpose as u8,
         data_type: number(tensor.and_then(|it| it.data_type).map(|it| it as u8)),
         layout: number(tensor.and_then(|it| it.layout).map(|it| it as u8)),
@@ -148,6 +156,11 @@ pub fn define_site(tracker: &Tracker, parts: &SiteParts<'_>) -> Result<SiteNumbe
 #[inline]
 pub fn generation(tracker: &Tracker) -> u64 {
     tracker.generation.load(Ordering::Relaxed)
+}
+
+/// Marks a moment; `None` while tracking is off.
+pub fn mark(tracker: &Tracker, name: &str, number: Option<u64>) -> Result<Option<u64>> {
+    tracker.event(None, |writer| writer.mark(name, number).map(Some))
 }
 
 /// Reports a failure, with the numbers of this tracker's definitions.

@@ -1,7 +1,7 @@
 //! Definitions: what reports refer to by number.
 
 use super::{AllocatorGuard, Tracker};
-use crate::agent::{SiteParts, define_frame};
+use crate::agent::{SiteParts, define_frame, define_op, define_site as define_part_site, define_track};
 use crate::types::{
     AllocatorNumber, Banks, CallSite, Chip, ChipNumber, CoreRange, CoresNumber, Result, SiteNumber,
 };
@@ -131,10 +131,11 @@ impl Tracker {
     /// # Ok::<(), ttmem_client::Fault>(())
     /// ```
     pub fn define_call_site(&self, site: &CallSite<'_>) -> Result<SiteNumber> {
-        let &CallSite { file, line, function, op, tensor, purpose } = site;
+        let &CallSite { file, line, function, op, tensor, purpose, track } = site;
         let is_known = !file.is_empty() || !function.is_empty();
         let frame = if is_known { define_frame(self, file, line, 0, function).unwrap_or(0) } else { 0 };
-        let op = if op.is_empty() { 0 } else { crate::agent::define_op(self, op).unwrap_or(0) };
-        crate::agent::define_site(self, &SiteParts { frame, op, tensor, purpose, ..SiteParts::default() })
+        let op = if op.is_empty() { 0 } else { define_op(self, op).unwrap_or(0) };
+        let track = if track.is_empty() { 0 } else { define_track(self, track).unwrap_or(0) };
+        define_part_site(self, &SiteParts { frame, op, track, tensor, purpose, ..SiteParts::default() })
     }
 }

@@ -1,10 +1,12 @@
 //! Reports: buffers, programs, traces, and the runtime's own statistics.
 
 use super::{ProgramGuard, Tracker};
+use crate::agent;
 use crate::types::{
     AllocatorNumber, AuditMark, Buffer, Kernel, Placement, Program, Result, Statistics, identifying_record,
 };
 use crate::writer::Writer;
+use core::ptr;
 use ttmem_types::{FailureKind, Fault, Space};
 use ttmem_wire::ViewAddresses;
 use ttmem_wire::failure::Failure;
@@ -120,6 +122,28 @@ impl Tracker {
             ..Failure::new(FailureKind::OutOfMemory, Some(buffer.space), buffer.allocator.0)
         };
         self.event(0, |writer| writer.fail(&failure))
+    }
+}
+
+/// Marks.
+impl Tracker {
+    /// Marks a moment of the program, such as the end of a step, with its number. If the agent tracks this process, the mark is among its
+    /// events.
+    ///
+    /// ```
+    /// # use ttmem_client::{Options, Tracker};
+    /// # let tracker = Tracker::new(&Options::default());
+    /// for step in 0..3 {
+    ///     tracker.mark("step", Some(step))?;
+    /// }
+    /// # Ok::<(), ttmem_client::Fault>(())
+    /// ```
+    pub fn mark(&self, name: &str, number: Option<u64>) -> Result {
+        let sequence = agent::mark(self, name, number)?;
+        if sequence.is_none() && ptr::eq(self, Self::global()) {
+            agent::mark_in_agent(name, number);
+        }
+        Ok(sequence.unwrap_or(0))
     }
 }
 

@@ -27,6 +27,8 @@ pub struct CallSite<'a> {
     pub tensor: Option<Tensor>,
     /// What the memory is for.
     pub purpose: Purpose,
+    /// Track: the part of the program that the line runs in, such as `decode / attention`; empty: none.
+    pub track: &'a str,
 }
 
 impl<'a> CallSite<'a> {
@@ -37,7 +39,7 @@ impl<'a> CallSite<'a> {
     /// assert_eq!(CallSite::new("model.py", 42).op, "");
     /// ```
     pub const fn new(file: &'a str, line: u32) -> Self {
-        Self { file, line, function: "", op: "", tensor: None, purpose: Purpose::Unknown }
+        Self { file, line, function: "", op: "", tensor: None, purpose: Purpose::Unknown, track: "" }
     }
 
     /// Sets the function.
@@ -74,6 +76,18 @@ impl<'a> CallSite<'a> {
     pub const fn tensor(mut self, tensor: Tensor) -> Self {
         self.tensor = Some(tensor);
         self.purpose = Purpose::Tensor;
+        self
+    }
+
+    /// Sets the track.
+    ///
+    /// ```
+    /// # use ttmem_client::CallSite;
+    /// assert_eq!(CallSite::new("model.py", 42).track("decode").track, "decode");
+    /// ```
+    #[must_use]
+    pub const fn track(mut self, track: &'a str) -> Self {
+        self.track = track;
         self
     }
 

@@ -22,7 +22,7 @@ pub(super) enum Part {
     Essential,
     /// Texts of programs and call sites.
     Texts,
-    /// Files, frames, stacks and operations.
+    /// Files, frames, stacks, operations and tracks.
     Frames,
     /// Call sites without a tensor.
     Sites,
@@ -38,10 +38,11 @@ enum Numbers {
     Frames,
     Stacks,
     Ops,
+    Tracks,
 }
 
 /// Number of [`Numbers`].
-pub(super) const NUMBERS: usize = 5;
+pub(super) const NUMBERS: usize = 6;
 
 /// Number of [`Part`]s.
 pub(super) const PARTS: usize = 5;
@@ -51,9 +52,11 @@ impl Part {
         match definition {
             Definition::Chip(..) | Definition::Allocator(..) | Definition::Cores(..) => Self::Essential,
             Definition::Program(..) | Definition::Site(..) => Self::Texts,
-            Definition::File(..) | Definition::Frame(..) | Definition::Stack(..) | Definition::Op(..) => {
-                Self::Frames
-            }
+            Definition::File(..)
+            | Definition::Frame(..)
+            | Definition::Stack(..)
+            | Definition::Op(..)
+            | Definition::Track(..) => Self::Frames,
             Definition::CallSite(_, site, ..) if site.rank > 0 => Self::Tensors,
             Definition::CallSite(..) => Self::Sites,
         }
@@ -348,6 +351,10 @@ impl Writer {
 
     pub(crate) fn define_op(&mut self, name: &str) -> Result<u32> {
         self.find_or_number(Numbers::Ops, |number| Definition::Op(number, name))
+    }
+
+    pub(crate) fn define_track(&mut self, name: &str) -> Result<u32> {
+        self.find_or_number(Numbers::Tracks, |number| Definition::Track(number, name))
     }
 
     /// Returns a number for an operation whose name will be known later.

@@ -9,6 +9,21 @@ use ttmem_types::limits::{MAX_ALLOCATION_BYTES, REMEMBERED_FREES};
 use ttmem_wire::record::{Head, Kind, Record, Space, flags};
 
 impl Writer {
+    /// Marks a moment.
+    #[cold]
+    pub(crate) fn mark(&mut self, name: &str, number: Option<u64>) -> Result {
+        let mut record = Record::new(Kind::Mark, None, 0);
+        // Without space for its name, the mark still has its number.
+        record.site = self.define_site(name).unwrap_or(0).into();
+        if let Some(number) = number {
+            (record.flags, record.id) = (flags::MEASURED.into(), number.into());
+        }
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
+        }
+        Ok(self.finish())
+    }
+
     /// Records an allocation: a buffer, or program memory. `record` lacks its sequence, time and slot.
     pub(crate) fn allocate(&mut self, space: Space, record: &Record) -> Result {
         let (allocator, id) = (record.allocator.get(), record.id.get());
