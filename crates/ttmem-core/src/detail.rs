@@ -278,6 +278,8 @@ pub enum BufferGrouping {
     File,
     /// Tensor: data type, shape and layout; those without one, by process.
     Tensor,
+    /// Track: the part of the program; those without one, by process.
+    Track,
 }
 
 impl BufferGrouping {

@@ -59,6 +59,8 @@ pub enum Input {
     Fault(FaultReport),
     /// An allocation failed.
     Failure(Box<Failure>),
+    /// The process marked a moment.
+    Mark(Mark),
     /// Records were lost before the source could read them.
     Lost(u64),
     /// All records of an allocator are listed again from here on: its records are dropped, its definition is not.
@@ -128,6 +130,17 @@ pub struct Trace {
     pub captured: Mono,
 }
 
+/// A moment that a process marked, such as the end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Call site whose text is the mark's name; 0: unknown.
+    pub name: u32,
+    /// Number, such as that of the step.
+    pub number: Option<u64>,
+    /// When it was marked.
+    pub at: Mono,
+}
+
 /// Readings of a chip's sensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SensorReading {
@@ -168,6 +181,8 @@ pub enum SiteDefinition {
     },
     /// The name of an operation.
     Op(u32, String),
+    /// The name of a track: a part of the program that names its allocations.
+    Track(u32, String),
     /// A call site.
     Site(u32, Site),
 }
@@ -194,6 +209,8 @@ pub struct Site {
     pub stack: u32,
     /// The operation.
     pub op: u32,
+    /// The track.
+    pub track: u32,
     /// What the memory is for.
     pub purpose: Purpose,
     /// The tensor that is allocated.

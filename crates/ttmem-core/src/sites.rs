@@ -19,6 +19,7 @@ pub(crate) enum SiteKey {
     Function,
     File,
     Tensor,
+    Track,
 }
 
 impl SiteKey {
@@ -31,6 +32,7 @@ impl SiteKey {
             BufferGrouping::Function => Self::Function,
             BufferGrouping::File => Self::File,
             BufferGrouping::Tensor => Self::Tensor,
+            BufferGrouping::Track => Self::Track,
         })
     }
 }
@@ -50,6 +52,7 @@ pub(crate) struct Sites {
     frames: BTreeMap<u32, Frame>,
     stacks: BTreeMap<u32, Stack>,
     ops: BTreeMap<u32, String>,
+    tracks: BTreeMap<u32, String>,
     sites: BTreeMap<u32, KnownSite>,
     /// Frames and operations that sites refer to and that are not defined yet.
     awaited: BTreeSet<Awaited>,
@@ -74,7 +77,7 @@ struct Stack {
 #[derive(Debug, Serialize, Deserialize)]
 struct KnownSite {
     site: Site,
-    /// Its text, or its line, or else its operation.
+    /// Its text, or its line, or else its operation or track.
     name: Option<String>,
     /// What a program of this site is called.
     program: Option<String>,
@@ -100,6 +103,9 @@ impl Sites {
             }
             SiteDefinition::Op(number, name) => {
                 (insert(&mut self.ops, number, name, limit), Awaited::Op(number))
+            }
+            SiteDefinition::Track(number, name) => {
+                return insert(&mut self.tracks, number, name, limit).is_some();
             }
             SiteDefinition::Stack { number, parent, frames } => {
                 return insert(&mut self.stacks, number, Stack { parent, frames }, limit).is_some();
@@ -137,9 +143,10 @@ impl Sites {
 
     fn derive_name(&self, site: &Site) -> Option<String> {
         // A text that is all there is may be empty.
-        let is_text = site.frame == 0 && site.purpose == Purpose::Unknown || !site.text.is_empty();
-        let text = Some(&site.text).filter(|_| is_text && site.op == 0);
-        text.cloned().or_else(|| self.describe_frame(site.frame)).or_else(|| self.ops.get(&site.op).cloned())
+        let has_parts = site.frame != 0 || site.track != 0 || site.purpose != Purpose::Unknown;
+        let text = Some(&site.text).filter(|text| site.op == 0 && !(has_parts && text.is_empty()));
+        let line = || self.describe_frame(site.frame);
+        text.cloned().or_else(line).or_else(|| self.ops.get(&site.op).or(self.track(site)).cloned())
     }
 
     fn derive_program_name(&self, site: &Site) -> Option<String> {
@@ -161,6 +168,11 @@ impl Sites {
             (offset, _, "") => format!("{file}+{offset:#x}"),
             _ => format!("{file} ({function})"),
         })
+    }
+
+    /// The track that a site is in.
+    fn track(&self, site: &Site) -> Option<&String> {
+        self.tracks.get(&site.track)
     }
 
     /// The site with a number.
@@ -189,7 +201,7 @@ impl Sites {
     }
 
     /// The names of each site, by number, in which the words of a query are searched: its own, and those of its file, its
-    /// operation, its tensor, and what its memory is for.
+    /// operation, its tensor, its track, and what its memory is for.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (u32, String)> {
         self.sites.iter().map(|(&number, KnownSite { site, name, .. })| {
             let file = self.frames.get(&site.frame).and_then(|frame| self.files.get(&frame.file));
@@ -197,7 +209,8 @@ impl Sites {
             let names =
                 [name.as_deref(), file.map(String::as_str), purpose, self.op(number).map(String::as_str)];
             let tensor = site.tensor.map(|tensor| tensor.to_string());
-            let texts: Vec<&str> = names.into_iter().chain([tensor.as_deref()]).flatten().collect();
+            let more = [tensor.as_deref(), self.track(site).map(String::as_str)];
+            let texts: Vec<&str> = names.into_iter().chain(more).flatten().collect();
             // Words have no spaces, so none is found across two texts.
             (number, texts.join(" "))
         })
@@ -227,6 +240,7 @@ impl Sites {
             op: self.ops.get(&site.op).cloned(),
             purpose: Some(site.purpose).filter(|&purpose| purpose != Purpose::Unknown),
             tensor: site.tensor.map(|tensor| tensor.to_string()),
+            track: self.track(site).cloned(),
             stack: self.stack(number),
         }
     }
@@ -241,11 +255,16 @@ impl Sites {
 
     fn key<'a>(&'a self, site: &'a Site, by: SiteKey) -> Option<Key<'a>> {
         let frame = self.frames.get(&site.frame);
-        let text = if site.frame == 0 && site.op == 0 { site.text.as_str() } else { "" };
+        let is_text = site.frame == 0 && site.op == 0 && site.track == 0;
+        let text = if is_text { site.text.as_str() } else { "" };
         let purpose = special_purpose(site).unwrap_or_default();
         let key = match by {
             SiteKey::Line if site.frame != 0 => Some(([site.frame, 0], "", None)),
             SiteKey::Line if site.op != 0 || !text.is_empty() => Some(([0, site.op], text, None)),
+            // A program that reports by itself may name nothing but the track.
+            SiteKey::Line | SiteKey::LineAndOp if site.track != 0 => {
+                Some(([0, 0], self.track(site).map_or("", String::as_str), None))
+            }
             // Of one line and operation, the tensor is apart from the kernels.
             SiteKey::LineAndOp if site.frame != 0 || site.op != 0 => {
                 Some(([site.frame, site.op], purpose, None))
@@ -256,6 +275,7 @@ impl Sites {
             SiteKey::Function => frame.map(|frame| ([frame.file, 0], frame.function.as_str(), None)),
             SiteKey::File => frame.map(|frame| ([frame.file, 0], "", None)),
             SiteKey::Tensor => site.tensor.map(|tensor| ([0, 0], "", Some(tensor))),
+            SiteKey::Track => (site.track != 0).then_some(([site.track, 0], "", None)),
         };
         // A second number sets these apart from texts.
         key.or_else(|| Some(([0, u32::MAX], special_purpose(site)?, None)))
@@ -275,6 +295,7 @@ impl Sites {
             }
             SiteKey::File => origin.file,
             SiteKey::Tensor => origin.tensor,
+            SiteKey::Track => origin.track,
         };
         label.or_else(|| Some(special_purpose(self.get(site)?)?.to_owned()))
     }

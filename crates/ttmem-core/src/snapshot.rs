@@ -37,7 +37,8 @@ pub use failure::{
 };
 pub use memory_event::{MemoryEvent, MemoryEventKind, Missed, ProgramLevel, Released};
 pub use process::{
-    AllocatorSpace, AllocatorUsage, AuditResult, HostUsage, Process, ProcessUsage, Summary, Tracker, Tracking,
+    AllocatorSpace, AllocatorUsage, AuditResult, HostUsage, Mark, Process, ProcessUsage, Summary, Tracker,
+    Tracking,
 };
 pub use program::{Placement, Program, ProgramList, ProgramRow, Trace};
 pub use report::{FullestCore, HeldBySite, ProcessReport, RunEnd, RunReport, SpaceReport};

@@ -294,6 +294,12 @@ impl State {
                 }
                 Outcome::Noted
             }
+            Input::Mark(mark) => {
+                if let Some(process) = self.processes.get_mut(&by.id) {
+                    process.last_mark = Some(mark);
+                }
+                Outcome::Noted
+            }
             Input::Fault(report) => self.fault(by, report),
             Input::Failure(failure) => self.fail(by, *failure),
             Input::ListingBegun(allocator) => self.begin_listing(analysis, by, allocator),

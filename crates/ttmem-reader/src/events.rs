@@ -150,6 +150,7 @@ fn describe_record(
         (Some(Kind::Refused), _) => To::Refused,
         (Some(Kind::Audit), _) => To::Audited,
         (Some(Kind::PeakReset), _) => To::PeakReset,
+        (Some(Kind::Mark), _) => To::Marked,
         // A kind or space of a later version.
         (None, _) | (Some(Kind::Alloc | Kind::Free), None) => To::Other,
     };
@@ -193,6 +194,7 @@ fn describe_record(
             event.replays = Some(u64::from(record.padding.get()));
         }
         To::TraceReleased => event.id = Some(hex(record.id.get())),
+        To::Marked => event.number = has(flags::MEASURED).then(|| record.id.get()),
         To::OutOfMemory | To::Failed => {
             let failure = Failure::of(record);
             event.failure = failure.map(|it| it.kind);

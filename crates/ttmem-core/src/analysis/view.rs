@@ -12,7 +12,7 @@ use crate::input::{Allocator, Tracked};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
 use crate::snapshot::{
     AllocatorSpace, AllocatorUsage, AuditResult, CoreRoom, Device, Finding, FindingKind, Health, History,
-    Peak, Process, ProcessUsage, SCHEMA, Sample, SensorSample, Severity, Snapshot, Summary, Tracker,
+    Mark, Peak, Process, ProcessUsage, SCHEMA, Sample, SensorSample, Severity, Snapshot, Summary, Tracker,
     Tracking, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in, visible};
@@ -51,6 +51,11 @@ impl Figures<'_> {
             let full = !detail.brief || detail.pid.is_some_and(|pid| visible(id) == Some(pid));
             processes.push(Process {
                 traces: self.traces_of(id, process, clock),
+                last_mark: process.last_mark.map(|mark| Mark {
+                    name: process.sites.name(mark.name).cloned(),
+                    number: mark.number,
+                    at: clock.wall(mark.at),
+                }),
                 programs: detail.programs.then(|| self.programs_of(id, process, clock, full)),
                 ..self.describe_process(id, process, plan.shares_of(id), &groups, full)
             });
@@ -269,6 +274,7 @@ impl Figures<'_> {
             allocators: if full { self.allocators_of(process) } else { Vec::new() },
             audit: if full { audits_of(process) } else { Vec::new() },
             traces: Vec::new(),
+            last_mark: None,
             programs: None,
             host: None,
         }

@@ -102,6 +102,9 @@ pub struct Origin {
     /// The tensor: data type, shape and layout.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tensor: Option<String>,
+    /// The part of the program, if it names its parts: `decode / attention`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub track: Option<String>,
     /// The calls that led to the line, innermost first, if whole stacks are recorded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stack: Vec<String>,

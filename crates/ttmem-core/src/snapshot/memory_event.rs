@@ -63,7 +63,10 @@ pub struct MemoryEvent {
     /// Name of the program.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program_name: Option<String>,
-    /// Call site.
+    /// Number of a mark.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub number: Option<u64>,
+    /// Call site, or the name of a mark.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub site_name: Option<String>,
     /// Dispatches of a program so far, or dispatches that a trace captured.
@@ -121,6 +124,7 @@ impl MemoryEvent {
             kernel: None,
             program: None,
             program_name: None,
+            number: None,
             site_name: None,
             dispatches: None,
             replays: None,
@@ -206,6 +210,8 @@ kinds! {
     Audited = "audited",
     /// The peak of a space was reset.
     PeakReset = "peak_reset",
+    /// The program marked a moment, such as the end of a step.
+    Marked = "marked",
     /// A process exited, which frees everything it held.
     ProcessExited = "process_exited",
     /// Events are missing here: they were overwritten before they were read.

@@ -58,12 +58,27 @@ pub struct Process {
     /// Traces that can be replayed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub traces: Vec<Trace>,
+    /// The last moment that the process marked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_mark: Option<Mark>,
     /// Programs that are loaded or cached, by number, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs: Option<Vec<Program>>,
     /// What it uses of the host, on request; absent where the reader cannot see it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostUsage>,
+}
+
+/// A moment that a process marked, such as the end of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Mark {
+    /// Name; `null` if there was no space for it.
+    pub name: Option<String>,
+    /// Number, such as that of the step.
+    pub number: Option<u64>,
+    /// When it was marked.
+    pub at: Timestamp,
 }
 
 /// What a process uses of the host, and its place in the process tree.

@@ -2,7 +2,7 @@
 
 use super::PastPool;
 use crate::core_set::CoreSet;
-use crate::input::{Allocator, Audit, Banks, Failure, Process, Trace, Tracked};
+use crate::input::{Allocator, Audit, Banks, Failure, Mark, Process, Trace, Tracked};
 use crate::ledger::PoolId;
 use crate::pairs;
 use crate::sites::Sites;
@@ -29,6 +29,7 @@ pub(crate) struct ProcessState {
     /// What was allocated through allocators that are closed.
     pub(crate) past: Vec<PastPool>,
     pub(crate) tracked: Option<Tracked>,
+    pub(crate) last_mark: Option<Mark>,
     /// The best basis of its reports.
     pub(crate) basis: Basis,
     /// Chips that it has open, according to the kernel.
@@ -123,6 +124,7 @@ impl ProcessState {
             compared: [0; 2],
             past: Vec::new(),
             tracked: None,
+            last_mark: None,
             basis,
             opened: BTreeSet::new(),
             lost: 0,

@@ -49,6 +49,7 @@ impl Follower {
                 | Definition::Frame(..)
                 | Definition::Stack(..)
                 | Definition::Op(..)
+                | Definition::Track(..)
                 | Definition::CallSite(..) => {
                     if let Some(definition) = self.to_site_definition(&definition) {
                         emit(Input::Site(Box::new(definition)));
@@ -68,6 +69,7 @@ impl Follower {
             }
             Definition::File(number, path) => SiteDefinition::File(self.site_id(number), path.to_owned()),
             Definition::Op(number, name) => SiteDefinition::Op(self.site_id(number), name.to_owned()),
+            Definition::Track(number, name) => SiteDefinition::Track(self.site_id(number), name.to_owned()),
             Definition::Frame(number, frame, function) => {
                 let (line, offset, function) = (frame.line.get(), frame.offset.get(), function.to_owned());
                 let frame = Frame { file: id(&frame.file), line, offset, function };
@@ -83,6 +85,7 @@ impl Follower {
                     frame: id(&site.frame),
                     stack: id(&site.stack),
                     op: id(&site.op),
+                    track: id(&site.track),
                     purpose: Purpose::from_number(site.purpose).unwrap_or_default(),
                     tensor: site.tensor(dimensions),
                     text: text.to_owned(),

@@ -1,7 +1,7 @@
 //! Translates the records of a segment into events.
 
 use super::{Emit, Follower};
-use ttmem_core::input::{Alloc, Audit, Extent, Free, Input, Program, Trace};
+use ttmem_core::input::{Alloc, Audit, Extent, Free, Input, Mark, Program, Trace};
 use ttmem_core::words::{KernelClass, Mono, Scope, Space, Uncertainty};
 use ttmem_types::charged_banks;
 use ttmem_wire::record::{Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
@@ -16,7 +16,7 @@ impl Follower {
         let scope = self.scope(allocator);
         let space = Space::from_number(record.space);
         let program = record.program.get();
-        if !matches!(kind, Kind::AllocatorEnd | Kind::Refused) {
+        if !matches!(kind, Kind::AllocatorEnd | Kind::Refused | Kind::Mark) {
             self.reopen(allocator, emit);
         }
         match (kind, space) {
@@ -90,6 +90,11 @@ impl Follower {
                 largest_free_bytes_per_bank: record.bytes_per_bank.get(),
                 quiet: record.flags.get() & flags::QUIET != 0,
                 sequence: record.sequence.get(),
+            })),
+            (Kind::Mark, _) => emit(Input::Mark(Mark {
+                name: self.site_id(record.site.get()),
+                number: (record.flags.get() & flags::MEASURED != 0).then(|| record.id.get()),
+                at: Mono(record.at_ns.get()),
             })),
             (Kind::PeakReset, Some(space)) => emit(Input::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
