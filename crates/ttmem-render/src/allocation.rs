@@ -99,6 +99,8 @@ pub static FIELDS: &[Field<Allocations>] = &[
         absent(it.origin.tensor.as_deref())
     })
     .queried(),
+    field("track", Unit::None, "track of the program that it is in", |it| absent(it.origin.track.as_deref()))
+        .queried(),
     field(
         "notes",
         Unit::None,

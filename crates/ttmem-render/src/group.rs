@@ -99,6 +99,7 @@ static BY_OP: [Column<Groups>; 9] = columns("Operation");
 static BY_FUNCTION: [Column<Groups>; 9] = columns("Function");
 static BY_FILE: [Column<Groups>; 9] = columns("File");
 static BY_TENSOR: [Column<Groups>; 9] = columns("Tensor");
+static BY_TRACK: [Column<Groups>; 9] = columns("Track");
 
 const USED: Column<Groups> = screen("used_bytes", "Size", 10).right().sortable("size");
 const REQUESTED: Column<Groups> =
@@ -134,6 +135,7 @@ pub fn screen_columns(grouping: BufferGrouping) -> &'static [Column<Groups>] {
         BufferGrouping::Function => &BY_FUNCTION,
         BufferGrouping::File => &BY_FILE,
         BufferGrouping::Tensor => &BY_TENSOR,
+        BufferGrouping::Track => &BY_TRACK,
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Holder {
     pub ops: Vec<String>,
     /// What is known about the call sites of all its allocations, as far as that is equal.
     pub origin: Origin,
-    /// The call site, operation, function, file or tensor that its allocations have in common, if they are grouped by it.
+    /// The call site, operation, function, file, tensor or track that its allocations have in common, if they are grouped by it.
     pub label: Option<String>,
 }
 
@@ -114,6 +114,7 @@ pub static HOLDER_FIELDS: &[Field<Holders>] = &[
         .queried(),
     holder("tensor", Unit::None, "tensor, if all are equal", |it| absent(it.origin.tensor.as_deref()))
         .queried(),
+    holder("track", Unit::None, "track, if it is one", |it| absent(it.origin.track.as_deref())).queried(),
     holder("share_percent", Unit::Percent, "share of the bytes of all groups", |it| {
         Value::Number(it.share_percent)
     })
@@ -131,6 +132,7 @@ static BY_OP: [Column<Holders>; 10] = columns("OPERATION", false);
 static BY_FUNCTION: [Column<Holders>; 10] = columns("FUNCTION", false);
 static BY_FILE: [Column<Holders>; 10] = columns("FILE", false);
 static BY_TENSOR: [Column<Holders>; 10] = columns("TENSOR", false);
+static BY_TRACK: [Column<Holders>; 10] = columns("TRACK", false);
 
 /// What groups have in common, as far as their table depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +149,8 @@ pub enum HolderKey {
     File,
     /// The tensor.
     Tensor,
+    /// The track.
+    Track,
 }
 
 /// Returns the table of `ttmem dump --group-by`.
@@ -158,6 +162,7 @@ pub fn dump_columns(key: HolderKey) -> &'static [Column<Holders>] {
         HolderKey::Function => &BY_FUNCTION,
         HolderKey::File => &BY_FILE,
         HolderKey::Tensor => &BY_TENSOR,
+        HolderKey::Track => &BY_TRACK,
     }
 }
 

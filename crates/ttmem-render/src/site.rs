@@ -97,6 +97,7 @@ pub static FIELDS: &[Field<Sites>] = &[
     text("function", "function", |r| absent(r.usage.origin.function.as_deref())).queried(),
     text("purpose", "what the memory is for", |r| purpose(&r.usage.origin)).queried(),
     text("tensor", "tensor of one of the buffers", |r| absent(r.usage.origin.tensor.as_deref())).queried(),
+    text("track", "track of one of the buffers", |r| absent(r.usage.origin.track.as_deref())).queried(),
     Field::<Sites>::new(
         "peak_bytes",
         Unit::Bytes,

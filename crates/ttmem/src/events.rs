@@ -311,7 +311,11 @@ fn details(event: &MemoryEvent) -> String {
             parts.push(format!("{} freed ({})", count(n, one, many), size(bytes)));
         }
     }
-    parts.extend(event.site_name.clone());
+    parts.extend(match (event.number, &event.site_name) {
+        (Some(number), Some(name)) => Some(format!("{name} {number}")),
+        (Some(number), None) => Some(number.to_string()),
+        (None, name) => name.clone(),
+    });
     parts.join(", ")
 }
 

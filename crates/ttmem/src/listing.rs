@@ -164,9 +164,12 @@ impl Key {
             GroupBy::Space => Self { space: Some(space), ..Self::default() },
             GroupBy::Process => Self { process, ..Self::default() },
             GroupBy::Program => Self { process, program: Some((allocator, program)), ..Self::default() },
-            GroupBy::Site | GroupBy::Op | GroupBy::Function | GroupBy::File | GroupBy::Tensor => {
-                Self { parts: site_parts(allocation, by), ..Self::default() }
-            }
+            GroupBy::Site
+            | GroupBy::Op
+            | GroupBy::Function
+            | GroupBy::File
+            | GroupBy::Tensor
+            | GroupBy::Track => Self { parts: site_parts(allocation, by), ..Self::default() },
             GroupBy::Device => Self::default(),
             GroupBy::Size => Self {
                 process,
@@ -184,12 +187,13 @@ impl Key {
 /// grouped by what it is for.
 fn site_parts(allocation: &Allocation, by: GroupBy) -> Vec<Option<String>> {
     let Allocation { site_name, origin, .. } = allocation;
-    let Origin { file, line, function, op, tensor, purpose, .. } = origin;
+    let Origin { file, line, function, op, tensor, purpose, track, .. } = origin;
     let mut parts = match by {
         GroupBy::Op => vec![op.clone()],
         GroupBy::Function => vec![file.clone(), function.clone()],
         GroupBy::File => vec![file.clone()],
         GroupBy::Tensor => vec![tensor.clone()],
+        GroupBy::Track => vec![track.clone()],
         _ => {
             let name = site_name.clone().filter(|_| line.is_none());
             vec![file.clone(), line.map(|line| line.to_string()), function.clone(), name]
@@ -218,6 +222,7 @@ fn describe_group(group: &Holder, by: GroupBy) -> Option<String> {
         GroupBy::Function => describe_function(origin),
         GroupBy::File => origin.file.clone(),
         GroupBy::Tensor => origin.tensor.clone(),
+        GroupBy::Track => origin.track.clone(),
         _ => return None,
     };
     common.or_else(|| special_purpose(origin.purpose).map(str::to_owned))
@@ -314,6 +319,7 @@ fn keep_common(common: &mut Origin, other: &Origin) {
     keep(&mut common.op, other.op.as_ref());
     keep(&mut common.purpose, other.purpose.as_ref());
     keep(&mut common.tensor, other.tensor.as_ref());
+    keep(&mut common.track, other.track.as_ref());
 }
 
 #[derive(Serialize)]
@@ -372,6 +378,7 @@ fn holder_key(by: GroupBy) -> HolderKey {
         GroupBy::Function => HolderKey::Function,
         GroupBy::File => HolderKey::File,
         GroupBy::Tensor => HolderKey::Tensor,
+        GroupBy::Track => HolderKey::Track,
         GroupBy::Space | GroupBy::Size | GroupBy::Process | GroupBy::Program | GroupBy::Device => {
             HolderKey::Size
         }

@@ -25,6 +25,7 @@ impl Scene<'_> {
             Some(BufferGrouping::Function) => " by function".to_owned(),
             Some(BufferGrouping::File) => " by file".to_owned(),
             Some(BufferGrouping::Tensor) => " by tensor".to_owned(),
+            Some(BufferGrouping::Track) => " by track".to_owned(),
         };
         let title = format!(
             "Buffers{grouping}: {}, {} allocated, {} requested per device",

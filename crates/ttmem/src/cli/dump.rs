@@ -90,6 +90,8 @@ pub(crate) enum GroupBy {
     File,
     /// Tensor: data type, shape and layout.
     Tensor,
+    /// Track: the part of a program that names its parts with `ttmem.track`.
+    Track,
     /// Device.
     Device,
 }

@@ -138,6 +138,7 @@ mod tests {
             allocators: Vec::new(),
             audit: Vec::new(),
             traces: Vec::new(),
+            last_mark: None,
             programs: None,
             host: None,
         }

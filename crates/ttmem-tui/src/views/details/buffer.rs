@@ -63,12 +63,18 @@ pub(super) fn facts(buffer: &Allocation) -> Vec<Fact> {
 
 /// What is known about a call site besides its name.
 fn origin_facts(origin: &Origin) -> impl Iterator<Item = Fact> {
-    let Origin { file, line, op, purpose, tensor, .. } = origin;
+    let Origin { file, line, op, purpose, tensor, track, .. } = origin;
     let file = file.as_ref().map(|file| match line {
         Some(line) => format!("{file}:{line}"),
         None => file.clone(),
     });
     let purpose = purpose.filter(|it| *it != Purpose::Unknown).map(|it| it.name().to_owned());
-    let facts = [("File", file), ("Operation", op.clone()), ("Tensor", tensor.clone()), ("Purpose", purpose)];
+    let facts = [
+        ("File", file),
+        ("Operation", op.clone()),
+        ("Tensor", tensor.clone()),
+        ("Track", track.clone()),
+        ("Purpose", purpose),
+    ];
     facts.into_iter().filter_map(|(label, text)| Some(fact(label, text?)))
 }

@@ -50,6 +50,12 @@ impl Scene<'_> {
             fact("User", text_or_dash(process.user.as_ref())),
             fact("Started", start),
         ];
+        facts.extend(process.last_mark.as_ref().map(|mark| {
+            let words = [mark.name.clone(), mark.number.map(|number| number.to_string())];
+            let words: Vec<String> = words.into_iter().flatten().collect();
+            let ago = time_since(mark.at, self.now.wall.max(mark.at));
+            fact("Last mark", format!("{}, {ago} ago", words.join(" ")))
+        }));
         if let Some(pid) = process.reported_pid {
             facts.push(fact("Own pid", format!("{pid} (in its PID namespace)")));
         }

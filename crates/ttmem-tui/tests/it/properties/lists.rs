@@ -147,6 +147,7 @@ impl Generator<'_> {
             op: self.maybe(Self::text),
             purpose: self.maybe(|g| g.one(&[Purpose::Unknown, Purpose::Tensor, Purpose::Raw])),
             tensor: self.maybe(Self::text),
+            track: self.maybe(Self::text),
             stack: self.some(40, Self::text),
         }
     }

@@ -10,8 +10,8 @@ use ttmem_core::machine::{
 use ttmem_core::snapshot::{
     AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Core, CoreClass, CorePeak, CoreProgram,
     CoreRoom, Cores, Device, Event, EventKind, Finding, FindingKind, Health, History, Holder, HostUsage,
-    Interval, KernelClassUsage, Peak, Process, ProcessUsage, ProgramUsage, Sample, SensorSample, Summary,
-    Total, Trace, Tracker, Tracking, Usage,
+    Interval, KernelClassUsage, Mark, Peak, Process, ProcessUsage, ProgramUsage, Sample, SensorSample,
+    Summary, Total, Trace, Tracker, Tracking, Usage,
 };
 use ttmem_core::words::{Arch, KernelClass};
 
@@ -317,6 +317,11 @@ impl Generator<'_> {
                 captured: g.time(),
                 endangered_count: g.number(),
                 endangered_bytes: g.number(),
+            }),
+            last_mark: self.maybe(|g| Mark {
+                name: g.maybe(Self::text),
+                number: g.maybe(Self::number),
+                at: g.time(),
             }),
             programs: self.maybe(|g| g.some(3, Self::program)),
             host: self.maybe(|g| HostUsage {

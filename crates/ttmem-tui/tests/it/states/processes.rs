@@ -31,6 +31,7 @@ pub(crate) fn process(pid: u32, name: &str, devices: &[&Device]) -> Process {
         allocators: Vec::new(),
         audit: Vec::new(),
         traces: Vec::new(),
+        last_mark: None,
         programs: None,
         host: None,
     }
