@@ -1,4 +1,4 @@
-//! Names of blocks (`with ttmem.track("name")`), which become call sites of the allocations inside. A context variable of Python
+//! Names of blocks (`with ttmem.track("name")`), which become the track of the allocations inside. A context variable of Python
 //! holds them, which works in threads, tasks and generators. It is only read while such a block is open.
 
 use crate::arguments::{cut_name, display_name};
@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use ttmem_client::{SiteNumber, Tracker as Client};
+use ttmem_client::agent::set_track_in_agent;
+use ttmem_client::{CallSite, SiteNumber, Tracker as Client};
 
 /// Number of open blocks, in all threads.
 static OPEN_BLOCKS: AtomicUsize = AtomicUsize::new(0);
@@ -21,16 +22,35 @@ pub(crate) fn set_label_variable(py: Python<'_>, variable: &Bound<'_, PyAny>) ->
     Ok(())
 }
 
-/// Counts a block that begins.
+/// Counts a block that begins. `in_task`: another task of the thread may run before it ends.
 #[pyfunction]
-pub(crate) fn label_entered() {
+pub(crate) fn label_entered(py: Python<'_>, in_task: bool) -> PyResult<()> {
     OPEN_BLOCKS.fetch_add(1, Ordering::Relaxed);
+    name_for_agent(py, in_task)
 }
 
-/// Counts a block that ends.
+/// Counts a block that has ended.
 #[pyfunction]
-pub(crate) fn label_left() {
+pub(crate) fn label_left(py: Python<'_>, in_task: bool) -> PyResult<()> {
     let _ = OPEN_BLOCKS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
+    name_for_agent(py, in_task)
+}
+
+/// Passes the name of the calling thread's block to the agent, if there is one. The agent sees no change of tasks: in these it knows the
+/// block around their event loop.
+fn name_for_agent(py: Python<'_>, in_task: bool) -> PyResult<()> {
+    if !in_task {
+        let label = current(py)?;
+        set_track_in_agent(label.as_ref().map_or("", |label| label.get().text.as_str()));
+    }
+    Ok(())
+}
+
+/// The innermost block.
+fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, Label>>> {
+    let Some(get) = GET_LABEL.get(py) else { return Ok(None) };
+    let label = get.bind(py).call0()?;
+    Ok(label.cast_into::<Label>().ok())
 }
 
 /// Returns the call site to record: the given one, else the innermost block. It is unknown if there is no space for another name: the
@@ -47,9 +67,7 @@ fn find_site_slow(py: Python<'_>, given: Option<&Bound<'_, PyString>>) -> PyResu
     if let Some(given) = given {
         return Ok(Client::global().define_site(&display_name(given)).unwrap_or_default());
     }
-    let Some(get) = GET_LABEL.get(py) else { return Ok(SiteNumber::default()) };
-    let label = get.bind(py).call0()?;
-    Ok(label.cast::<Label>().map_or_else(|_| SiteNumber::default(), |label| label.get().number()))
+    Ok(current(py)?.map_or_else(SiteNumber::default, |label| label.get().number()))
 }
 
 /// Name of a block, after the names of the blocks around it.
@@ -67,7 +85,8 @@ impl Label {
         if known >> 32 == generation() {
             return SiteNumber::new(known as u32);
         }
-        let number = Client::global().define_site(&self.text).unwrap_or_default();
+        let site = CallSite::new("", 0).track(&self.text);
+        let number = Client::global().define_call_site(&site).unwrap_or_default();
         if number != SiteNumber::default() {
             self.number.store(generation() << 32 | u64::from(number.get()), Ordering::Relaxed);
         }

@@ -27,7 +27,7 @@ mod native {
     #[pymodule_export]
     use crate::query::ask;
     #[pymodule_export]
-    use crate::tracker::{Tracker, alloc, close, enable, free, is_enabled, refresh, status};
+    use crate::tracker::{Tracker, alloc, close, enable, free, is_enabled, mark, refresh, status};
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

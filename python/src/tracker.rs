@@ -1,6 +1,6 @@
 //! The process's tracker, and its frequent calls.
 
-use crate::arguments::{ChipArgument, Devices, SpaceArgument, define_cores};
+use crate::arguments::{ChipArgument, Devices, SpaceArgument, define_cores, display_name};
 use crate::errors::fault_exception;
 use crate::label::find_site;
 use crate::program::Program;
@@ -63,6 +63,17 @@ pub(crate) fn close() {
 #[pyfunction]
 pub(crate) fn refresh() {
     Client::global().refresh();
+}
+
+/// mark(name, number=None)
+/// --
+///
+/// Marks a moment of this process, such as the end of a step, with its number: an event, and `last_mark` in the JSON. If the agent
+/// tracks this process, the mark is among the agent's events. Does nothing while tracking is disabled.
+#[pyfunction]
+#[pyo3(signature = (name, number=None))]
+pub(crate) fn mark(py: Python<'_>, name: &Bound<'_, PyString>, number: Option<u64>) -> PyResult<()> {
+    Client::global().mark(&display_name(name), number).map(drop).map_err(|e| fault_exception(py, e))
 }
 
 /// Returns the fields of `ttmem.Status`, in order.

@@ -1,7 +1,7 @@
 """Device memory of Tenstorrent accelerators: report what a program allocates, and read what all processes use.
 
 Reporting: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:`alloc` and :func:`free` by device number), and
-:class:`track` to name and measure a block; :class:`L1Tracker` adds up circular buffers and kernels. With the agent
+:class:`track` to name and measure a block, :func:`mark` to mark a moment; :class:`L1Tracker` adds up circular buffers and kernels. With the agent
 (``ttmem run -- python model.py``) no reports are needed.
 
 Reading: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, as in ``torch.cuda``;
@@ -22,7 +22,7 @@ from ._schema import Allocation, Snapshot, Space
 from ._snapshot import allocations, snapshot
 from ._track import track
 from ._ttmem import VERSION as __version__
-from ._ttmem import Kernel, Placement, Program, Tracker, alloc, free
+from ._ttmem import Kernel, Placement, Program, Tracker, alloc, free, mark
 from ._types import Banks, Chip, Status
 
 max_memory_allocated = peak
@@ -52,6 +52,7 @@ __all__ = [
     "errors",
     "free",
     "is_enabled",
+    "mark",
     "max_memory_allocated",
     "memory_allocated",
     "peak",

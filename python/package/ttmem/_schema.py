@@ -672,6 +672,18 @@ class Trace(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mark(Record):
+    """A moment that a process marked, such as the end of a step."""
+
+    name: str | None
+    """Name; ``None`` if there was no space for it."""
+    number: int | None
+    """Number, such as that of the step."""
+    at: datetime
+    """When it was marked."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Placement(Record):
     """Memory of a program on its cores."""
 
@@ -801,6 +813,8 @@ class Process(Record):
     """Comparisons with the runtime's own allocator statistics."""
     traces: tuple[Trace, ...]
     """Traces that can be replayed."""
+    last_mark: Mark | None
+    """The last moment that the process marked."""
     programs: tuple[Program, ...] | None
     """Programs that are loaded or cached, by number, on request."""
     host: HostUsage | None
@@ -851,6 +865,8 @@ class Failure(Record):
     """What the memory is for."""
     tensor: str | None
     """The tensor: data type, shape and layout."""
+    track: str | None
+    """The part of the program, if it names its parts: ``decode / attention``."""
     stack: tuple[str, ...]
     """The calls that led to the line, innermost first, if whole stacks are recorded."""
     sequence: int | None
@@ -973,6 +989,8 @@ class Allocation(Record):
     """What the memory is for."""
     tensor: str | None
     """The tensor: data type, shape and layout."""
+    track: str | None
+    """The part of the program, if it names its parts: ``decode / attention``."""
     stack: tuple[str, ...]
     """The calls that led to the line, innermost first, if whole stacks are recorded."""
     program_name: str | None
@@ -1209,6 +1227,8 @@ class SiteUsage(Record):
     """What the memory is for."""
     tensor: str | None
     """The tensor: data type, shape and layout."""
+    track: str | None
+    """The part of the program, if it names its parts: ``decode / attention``."""
     stack: tuple[str, ...]
     """The calls that led to the line, innermost first, if whole stacks are recorded."""
     count: int

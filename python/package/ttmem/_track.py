@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -18,6 +19,11 @@ _label: ContextVar[_ttmem.Label | None] = ContextVar("ttmem_label", default=None
 _ttmem.set_label_variable(_label)
 
 
+def _is_in_task() -> bool:
+    """Whether an event loop runs in this thread. It may change to another task at any time, which the agent does not see."""
+    return "asyncio" in sys.modules and sys.modules["asyncio"]._get_running_loop() is not None
+
+
 class _Named:
     """Names allocations of this thread and task. May be entered repeatedly, but not nested."""
 
@@ -27,10 +33,9 @@ class _Named:
 
     def __enter__(self) -> None:
         self._token = _label.set(_ttmem.Label(self._name, _label.get()))
-        _ttmem.label_entered()
+        _ttmem.label_entered(_is_in_task())
 
     def __exit__(self, *_: object) -> None:
-        _ttmem.label_left()
         token, self._token = self._token, None
         if token is not None:
             try:
@@ -38,6 +43,7 @@ class _Named:
             except ValueError:
                 # Exited in another context than entered, such as a generator that is finished elsewhere: it is not set there.
                 pass
+        _ttmem.label_left(_is_in_task())
 
 
 class track:
@@ -52,8 +58,9 @@ class track:
     As a decorator of functions, coroutines and generators, ``peak_bytes`` is the maximum over all calls so far; the object is the
     function's attribute ``track``.
 
-    Enables tracking if it is disabled. Allocations that are reported through this package in the block have its name as call
-    site; nested blocks are joined, as in ``decode / attention``. Names are per thread and task. The measured memory is that of the
+    Enables tracking if it is disabled. Allocations in the block have its name as their track; nested blocks are joined, as in
+    ``decode / attention``. Names are per thread and task; those of tasks are known of reports through this package only, not of what
+    the agent tracks. The measured memory is that of the
     whole process on ``device``, as in :func:`ttmem.memory_allocated`, including other threads. Exceptions pass through.
     """
 
