@@ -308,6 +308,11 @@ impl Segment {
         self.line(word::FAILURES + place * SIZE)
     }
 
+    /// Returns the line of the last mark.
+    pub(crate) fn mark(&self) -> &Line {
+        self.line(word::MARK)
+    }
+
     /// Returns the line of the ring for the record with this sequence.
     #[inline]
     pub(crate) fn record(&self, sequence: u64) -> &Line {

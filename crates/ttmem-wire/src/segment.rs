@@ -185,6 +185,8 @@ pub mod word {
     pub const LEFT_OUT: usize = 1536;
     /// Number of failures of all kinds, since version 1.1. The `n`-th, from 0, is at place `n mod FAILURES` of [`FAILURES`].
     pub const FAILED: usize = 1560;
+    /// The last mark, as its [`crate::record::Record`], since version 1.1. While it is overwritten, its sequence is 0.
+    pub const MARK: usize = 1600;
 }
 
 /// Values of [`word::STATE`].
@@ -230,7 +232,8 @@ const _: () = {
     assert!(word::SLOTS + size_of::<Vitals>() == 1024);
     assert!(word::SLOTS + offset_of!(Vitals, faults) == word::FAULTS);
     assert!(word::SLOTS + offset_of!(Vitals, reason) == word::REASON);
-    assert!(word::FAILURES % SIZE == 0 && word::FAILURES + FAILURES * SIZE <= HEADER_BYTES);
+    assert!(word::FAILURES % SIZE == 0 && word::FAILURES + FAILURES * SIZE <= word::LEFT_OUT);
+    assert!(word::MARK % SIZE == 0 && word::MARK >= word::FAILED + 8 && word::MARK + SIZE <= HEADER_BYTES);
 };
 
 /// One copy of a row. Of the two copies, the one with the larger sequence is valid.

@@ -2,6 +2,7 @@
 
 use super::slots::{OVERFLOW, table_number};
 use super::{Key, Writer};
+use crate::publish;
 use crate::slot_index::hash;
 use crate::types::Result;
 use ttmem_types::Fault;
@@ -20,6 +21,9 @@ impl Writer {
         }
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
+        }
+        if let Some(segment) = &self.segment {
+            publish::replace(segment.mark(), &record.to_words());
         }
         Ok(self.finish())
     }
