@@ -296,7 +296,9 @@ impl State {
             }
             Input::Mark(mark) => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
-                    process.last_mark = Some(mark);
+                    // The segments of one process are read one after the other.
+                    let is_older = process.last_mark.is_some_and(|last| last.at > mark.at);
+                    process.last_mark = if is_older { process.last_mark } else { Some(mark) };
                 }
                 Outcome::Noted
             }

@@ -187,6 +187,7 @@ impl Follower {
         self.started = true;
         self.sequence = contents.sequence;
         self.emit_contents(&contents, emit);
+        self.emit_last_mark(segment, emit)?;
         self.emit_progress(contents.exact, emit);
         Ok(())
     }
@@ -203,9 +204,19 @@ impl Follower {
         self.started = true;
         self.sequence = rewound.contents.sequence;
         self.emit_contents(&rewound.contents, emit);
+        self.emit_last_mark(segment, emit)?;
         self.emit_progress(rewound.is_complete, emit);
         self.emit_faults(segment, emit)?;
         Ok(rewound)
+    }
+
+    /// Emits the last mark, whose record the ring may have lost, unless it is later than what was read.
+    fn emit_last_mark(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), SkipReason> {
+        let mark = segment.mark()?.filter(|mark| mark.sequence.get() <= self.sequence);
+        if let Some(mark) = mark {
+            self.emit_record(&mark, emit);
+        }
+        Ok(())
     }
 
     fn emit_contents(&mut self, contents: &Contents, emit: Emit<'_>) {

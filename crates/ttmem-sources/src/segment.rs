@@ -267,6 +267,18 @@ impl SegmentFile {
         Ok(failures)
     }
 
+    /// The last mark, unless it is being overwritten.
+    pub(crate) fn mark(&self) -> Result<Option<Record>, SkipReason> {
+        let read = || -> Result<_, SkipReason> {
+            let mut record = Record::new_zeroed();
+            self.read(record.as_mut_bytes(), word::MARK as u64, "header")?;
+            Ok(record)
+        };
+        let (first, second) = (read()?, read()?);
+        let is_whole = first == second && first.sequence.get() != 0 && first.kind == Kind::Mark as u8;
+        Ok(is_whole.then_some(first))
+    }
+
     /// The definitions from block `from` on, as bytes, and the number of the block after them.
     pub(crate) fn definitions(&self, from: u32) -> Result<(Vec<u8>, u32), SkipReason> {
         let (offset, blocks) = self.layout.definitions;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::detail::{BufferGrouping, BufferQuery};
-use crate::input::{FaultReport, Frame, Holding};
+use crate::input::{FaultReport, Frame, Holding, Mark};
 use crate::words::{Fault, Layout, Purpose};
 use ttmem_types::{DataType, Tensor};
 
@@ -179,7 +179,8 @@ fn buffers_are_found_and_grouped_by_parts_of_call_sites() {
         SiteDefinition::Op(1, "ttnn.matmul".to_owned()),
         SiteDefinition::Op(2, "ttnn.add".to_owned()),
         SiteDefinition::Site(4, site(1, tensor)),
-        SiteDefinition::Site(5, site(2, None)),
+        SiteDefinition::Track(3, "decode / attention".to_owned()),
+        SiteDefinition::Site(5, Site { track: 3, ..site(2, None) }),
     ] {
         state.apply(Mono(1), events(1), Input::Site(Box::new(definition)));
     }
@@ -192,9 +193,14 @@ fn buffers_are_found_and_grouped_by_parts_of_call_sites() {
         let detail = Detail { buffers: Some(buffers), ..Detail::NONE };
         state.snapshot(Timestamp::UNIX_EPOCH, &detail).buffers.unwrap()
     };
-    for (text, count) in
-        [("ttnn.matmul", 1), ("/home/me/", 2), ("model.py:42 tensor", 2), ("bfloat16", 1), ("nothing", 0)]
-    {
+    for (text, count) in [
+        ("ttnn.matmul", 1),
+        ("/home/me/", 2),
+        ("model.py:42 tensor", 2),
+        ("bfloat16", 1),
+        ("attention", 1),
+        ("nothing", 0),
+    ] {
         assert_eq!(query(text, None).count, count, "{text}");
     }
     for (group, labels) in [
@@ -202,10 +208,26 @@ fn buffers_are_found_and_grouped_by_parts_of_call_sites() {
         (BufferGrouping::Function, &["forward (model.py)"]),
         (BufferGrouping::File, &["/home/me/model.py"]),
         (BufferGrouping::Tensor, &["bfloat16 [32, 512]"]),
+        (BufferGrouping::Track, &["decode / attention"]),
     ] {
         let found = query("", Some(group)).groups;
         let mut found: Vec<&str> = found.iter().filter_map(|it| it.label.as_deref()).collect();
         found.sort_unstable_by_key(|label| labels.iter().position(|it| it == label));
         assert_eq!(found, labels);
     }
+}
+
+#[test]
+fn last_mark_of_a_process_is_shown() {
+    let mut state = tracked();
+    assert!(shot(&state).processes[0].last_mark.is_none());
+    state.apply(Mono(3), events(1), named_site(4, "step"));
+    for (at, number) in [(4, Some(11)), (5, Some(12))] {
+        state.apply(Mono(at), events(1), Input::Mark(Mark { name: 4, number, at: Mono(at) }));
+    }
+    let mark = shot(&state).processes[0].last_mark.clone().unwrap();
+    assert_eq!((mark.name.as_deref(), mark.number), (Some("step"), Some(12)));
+    state.apply(Mono(6), events(1), Input::Mark(Mark { name: 0, number: None, at: Mono(6) }));
+    let mark = shot(&state).processes[0].last_mark.clone().unwrap();
+    assert_eq!((mark.name, mark.number), (None, None), "there was no space for its name");
 }
