@@ -161,6 +161,8 @@ helper::requests!(Producer, Process {
     AllocL1Core: alloc_l1_core(address: u64, bytes: u64, corners: Corners) -> u64;
     /// Reports that an allocation of DRAM failed, and the largest free block if it is known.
     OutOfMemory: out_of_memory(bytes: u64, largest_free: Option<u64>) -> u64;
+    /// Marks a moment.
+    Mark: mark(name: String, number: Option<u64>) -> u64;
     /// Allocates buffers of a size in DRAM, one after the other from [`FLOOD`] on.
     Flood: flood(count: u64, bytes: u64) -> ();
     /// Allocates and frees in one thread.
@@ -322,6 +324,10 @@ impl Process {
 
     fn out_of_memory(&self, bytes: u64, largest_free: Option<u64>) -> Result {
         self.tracker.report_out_of_memory(&Buffer::new(self.allocator, Space::Dram, 0, bytes), largest_free)
+    }
+
+    fn mark(&self, name: String, number: Option<u64>) -> Result {
+        self.tracker.mark(&name, number)
     }
 
     fn flood(&self, count: u64, bytes: u64) -> Result<()> {

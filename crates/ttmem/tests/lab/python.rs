@@ -65,6 +65,15 @@ fn manual_reports_and_the_agent_never_count_twice() {
     puppet.run("b.__exit__(None, None, None)");
     assert_eq!(puppet.number("b.peak_bytes['dram']"), both);
     assert_eq!(puppet.number("b.allocated_bytes['dram']"), both - dram);
+    let tracks = crate::ttmem(folder.path(), &["dump", "--json"]);
+    let tracks: ttmem_core::snapshot::Dump = serde_json::from_slice(&tracks.stdout).unwrap();
+    let tracks: Vec<_> = tracks.allocations.iter().map(|it| it.origin.track.as_deref()).collect();
+    assert_eq!(tracks.iter().filter(|it| **it == Some("block")).count(), 1, "{tracks:?}");
+    assert_eq!(tracks.iter().flatten().count(), 1, "others are in no block: {tracks:?}");
+    // Blocks and marks are the agent's, too.
+    puppet.run("ttmem.mark('step', 12)");
+    let mark = process(&snapshot(folder.path()), puppet.pid()).last_mark.clone().unwrap();
+    assert_eq!((mark.name.as_deref(), mark.number), (Some("step"), Some(12)));
     let writers = format!(
         "[p.tracker.writer.split()[0] for p in ttmem.snapshot(local=True).processes if p.pid == {}]",
         puppet.pid()

@@ -63,6 +63,7 @@ fn name(record: &Record) -> &'static str {
         (12, _) if record.padding.get() > 0 => "trace_replayed",
         (12, _) => "trace_captured",
         (13, _) => "trace_released",
+        (15, _) => "marked",
         _ => "other",
     }
 }
@@ -192,6 +193,8 @@ fn busy_process(folder: &Path) -> Producer {
     producer.replay_trace(3);
     producer.out_of_memory(1 << 40, Some(4096));
     assert_eq!(producer.refusal(&Request::Free { address: 0xdead }), "UnknownFree");
+    producer.mark("step".to_owned(), Some(12));
+    producer.mark("warm".to_owned(), None);
     producer.end_trace(3);
     producer.end_program(7);
     producer.reset_peak();
@@ -220,6 +223,9 @@ fn events_equal_the_records_of_the_segment() {
     assert_eq!(failed["requested_bytes"], 1u64 << 40);
     assert_eq!(failed["largest_free_bytes_per_bank"], 4096);
     assert_eq!(find("refused")["fault"], "unknown_free");
+    let marks: Vec<_> = local.iter().filter(|event| event["kind"] == "marked").collect();
+    assert_eq!((&marks[0]["site_name"], &marks[0]["number"]), (&"step".into(), &12.into()));
+    assert_eq!((&marks[1]["site_name"], &marks[1]["number"]), (&"warm".into(), &Value::Null));
     assert_eq!(find("program_dispatched")["dispatches"], 1);
     assert_eq!(
         (&find("trace_captured")["replays"], &find("trace_replayed")["replays"]),
@@ -318,6 +324,7 @@ fn text_is_aligned_and_ends_with_its_reader() {
     assert!(find("program_built").ends_with("program 7 matmul"), "{lines}");
     assert!(find("out_of_memory").contains("1.0 TiB  largest free block 4.0 KiB per bank"), "{lines}");
     assert!(find("refused").ends_with("unknown free"), "{lines}");
+    assert!(find("marked").ends_with("step 12"), "{lines}");
     assert!(find(" allocated ").contains("0-1    dram     0x1000"), "{lines}");
     // A reader that goes away ends it, even if nothing happens.
     let mut follower = Follower::start(&["--json", "--local", "--shm-dir", shm, "--since", "1h"]);

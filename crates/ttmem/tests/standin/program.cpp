@@ -51,6 +51,11 @@ Function *client_function(const char *name) {
     return reinterpret_cast<Function *>(dlsym(client_library, name));
 }
 
+template <class Function>
+Function *agent_function(const char *name) {
+    return reinterpret_cast<Function *>(dlsym(RTLD_DEFAULT, name));
+}
+
 void answer(const char *format, ...) {
     char line[4096] = "ok ";
     va_list arguments;
@@ -456,6 +461,14 @@ void run_command(const std::string &line) {
         answer("%d", verb == "hold" ? client_function<int(int, uint64_t, unsigned, uint64_t)>("ttmem_report_allocation")(
                                           number, 4096, 0, address)
                                     : client_function<int(int, uint64_t)>("ttmem_report_deallocation")(number, address));
+    } else if (verb == "track") {
+        // What a library in this process says to the agent.
+        in >> word;
+        answer("%d", agent_function<int(const char *, size_t)>("ttmem_agent_set_track")(word.data(), word.size()));
+    } else if (verb == "mark") {
+        in >> word >> address;
+        answer("%d", agent_function<int(const char *, size_t, const uint64_t *)>("ttmem_agent_mark")(
+                         word.data(), word.size(), &address));
     } else if (verb == "is_enabled") {
         answer("%d", client_function<bool()>("ttmem_is_enabled")());
     } else if (!run_program_command(verb, in)) {

@@ -82,6 +82,52 @@ fn exceptions_of_queries_stay_inside() {
 }
 
 #[test]
+fn tracks_are_of_their_thread_and_process() {
+    for build in [Build::Plain, Build::Thread] {
+        let mut program = Program::start_with(build, Linkage::Loaded, Vintage::New, &[]);
+        assert_eq!(program.run("track early"), "1", "a track may begin before the runtime's first call");
+        program.run("mesh 0 2 4096");
+        assert_eq!(allocate(&mut program, "raw")["track"], "early");
+        let long = "a".repeat(4096);
+        for (name, track) in [
+            ("decode/attention", Value::from("decode/attention")),
+            ("\u{e9}t\u{e9}", "\u{e9}t\u{e9}".into()),
+            (&long, long[..256].into()),
+            ("", Value::Null),
+            ("decode/attention", "decode/attention".into()),
+        ] {
+            assert_eq!(program.run(&format!("track {name}")), "1");
+            let found = allocate(&mut program, "tensor 32 512");
+            assert_eq!((&found["track"], &found["purpose"]), (&track, &"tensor".into()), "{found:#}");
+        }
+        // A child writes its own segment, in which the track has to be defined again.
+        let child = program.number("fork");
+        program.run("mesh 2 1 0");
+        program.number("alloc 3 dram 64 12 raw");
+        let all = program.allocations();
+        let own: Vec<_> = all.iter().filter(|it| it["pid"] == child).collect();
+        assert_eq!((own.len(), &own[0]["track"]), (1, &"decode/attention".into()), "{all:#?}");
+        program.send("exit 0 _exit");
+        assert_eq!(program.receive("the parent"), "0");
+        program.check_figures();
+        program.quit();
+    }
+}
+
+#[test]
+fn marks_are_records_of_an_active_agent() {
+    let mut program = Program::start_with(Build::Plain, Linkage::Loaded, Vintage::New, &[]);
+    assert_eq!(program.run("mark step 1"), "0", "the agent is inactive");
+    program.run("mesh 0 1 0");
+    assert_eq!(program.run("mark step 2"), "1");
+    let mark = program.process().last_mark.unwrap();
+    assert_eq!((mark.name.as_deref(), mark.number), (Some("step"), Some(2)));
+    assert_eq!(program.run("mark step 3"), "1");
+    assert_eq!(program.process().last_mark.unwrap().number, Some(3));
+    program.quit();
+}
+
+#[test]
 fn native_callers_are_named_later() {
     let mut program = Program::start_with(Build::Plain, Linkage::Loaded, Vintage::New, &[]);
     program.run("mesh 0 2 4096");
