@@ -190,12 +190,11 @@ fn boxed(title: &str) -> String {
 }
 
 /// The report of everything that is allocated.
-pub(crate) fn format_remaining(groups: &[Group]) -> String {
-    let mut text = boxed("REMAINING ALLOCATED BUFFERS");
-    let total: u64 = groups.iter().map(|group| group.count).sum();
-    let _ = writeln!(text, "Total tracked allocations: {total}");
+pub(crate) fn format_remaining(groups: impl Iterator<Item = Group>) -> String {
+    let (mut text, mut total) = (String::new(), 0);
     let mut device = None;
     for group in groups {
+        total += group.count;
         if device != Some(group.index) {
             device = Some(group.index);
             let _ = writeln!(text, "\nDevice {}:", group.index);
@@ -213,17 +212,21 @@ pub(crate) fn format_remaining(groups: &[Group]) -> String {
                 allocation.references
             );
         }
-        add_rest(&mut text, group);
+        add_rest(&mut text, &group);
     }
     if total == 0 {
         text.push_str("No allocations remain.\n");
     }
-    text
+    format!("{}Total tracked allocations: {total}\n{text}", boxed("REMAINING ALLOCATED BUFFERS"))
 }
 
 /// The report of all kernels.
-pub(crate) fn format_kernels(groups: &[Group]) -> String {
+pub(crate) fn format_kernels(groups: impl Iterator<Item = Group>) -> String {
     let mut text = boxed("DETAILED KERNEL ALLOCATIONS");
+    let mut groups = groups.peekable();
+    if groups.peek().is_none() {
+        text.push_str("No kernels are loaded.\n");
+    }
     for group in groups {
         let _ = writeln!(
             text,
@@ -243,10 +246,7 @@ pub(crate) fn format_kernels(groups: &[Group]) -> String {
                 kernel.age_seconds
             );
         }
-        add_rest(&mut text, group);
-    }
-    if groups.is_empty() {
-        text.push_str("No kernels are loaded.\n");
+        add_rest(&mut text, &group);
     }
     text
 }
@@ -260,7 +260,8 @@ fn add_rest(text: &mut String, group: &Group) {
 }
 
 /// The statistics that are logged at exit, on SIGUSR1 and every ten seconds of activity.
-pub(crate) fn format_statistics(groups: &[Group]) -> String {
+pub(crate) fn format_statistics(groups: impl Iterator<Item = Group>) -> String {
+    let groups: Vec<Group> = groups.collect();
     let mut text = String::from("📊 Current Statistics:\n");
     let mut indexes: Vec<u32> = groups.iter().map(|group| group.index).collect();
     indexes.dedup();

@@ -316,7 +316,7 @@ impl Daemon {
     fn log_statistics(&mut self) {
         if self.output.is_logging() {
             let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-            let text = eventlog::format_statistics(&self.session.state().report(&spaces, 0));
+            let text = eventlog::format_statistics(self.session.state().report(&spaces, 0));
             self.output.log(&text);
         }
     }

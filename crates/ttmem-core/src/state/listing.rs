@@ -38,9 +38,9 @@ impl State {
         listed.map(|pool| pool.totals.requested - pool.unlisted.requested).fold(0, u64::saturating_add)
     }
 
-    /// All allocations by chip and space. The first `listed` of each group are listed one by one, and at most
+    /// All allocations by chip and space, one group at a time. The first `listed` of each group are listed one by one, and at most
     /// [`REPORT_ROOM`] in all.
-    pub fn report(&self, spaces: &[Space], listed: usize) -> Vec<Group> {
+    pub fn report(&self, spaces: &[Space], listed: usize) -> impl Iterator<Item = Group> {
         let mut room = REPORT_ROOM;
         let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
         for process in self.processes.values() {
@@ -51,7 +51,7 @@ impl State {
                 }
             }
         }
-        let groups = pools.into_iter().map(|((index, space), pools)| {
+        let groups = pools.into_iter().map(move |((index, space), pools)| {
             let totals = || pools.iter().map(|&pool| self.ledger.pool(pool).totals);
             // Mirrors and views are no memory of their own, and are not in the sum of bytes either.
             let count = totals().map(Totals::own_count).sum();
@@ -70,7 +70,7 @@ impl State {
                 listed,
             }
         });
-        groups.filter(|group| group.count > 0).collect()
+        groups.filter(|group| group.count > 0)
     }
 
     /// The ids of chips, by index, and their indexes.

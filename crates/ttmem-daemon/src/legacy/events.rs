@@ -38,7 +38,7 @@ impl Daemon {
             Type::DumpKernels => {
                 self.reap(&[]);
                 let groups = self.session.state().report(&[Space::Kernel], ALLOCATIONS_LISTED);
-                self.output.log(&eventlog::format_kernels(&groups));
+                self.output.log(&eventlog::format_kernels(groups));
                 return;
             }
             _ => {}

@@ -93,7 +93,7 @@ impl Daemon {
     /// The report of everything that is allocated, with `listed` single allocations of each device and space.
     pub(super) fn format_remaining(&self, listed: usize) -> String {
         let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-        eventlog::format_remaining(&self.session.state().report(&spaces, listed))
+        eventlog::format_remaining(self.session.state().report(&spaces, listed))
     }
 
     fn answer(&mut self, question: &Message) -> Message {

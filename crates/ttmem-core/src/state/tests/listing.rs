@@ -57,11 +57,11 @@ fn report_lists_the_first_and_counts_all() {
     let Input::Alloc(mirror) = banked(2, 90_000, 100) else { unreachable!() };
     state.apply(Mono(4), events(1), Input::Alloc(Alloc { layout: Layout::Mirror, ..mirror }));
     for (most, listed) in [(0, 0), (1, 1), (20, 20), (1000, 20)] {
-        let groups = state.report(&[Space::Dram], most);
+        let groups: Vec<_> = state.report(&[Space::Dram], most).collect();
         let [group] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!((group.count, group.bytes, group.listed.len()), (25, 2050, listed), "at most {most}");
     }
-    assert_eq!(state.report(&[Space::L1], 10), []);
+    assert_eq!(state.report(&[Space::L1], 10).count(), 0);
 }
 
 #[test]
