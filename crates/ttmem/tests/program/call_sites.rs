@@ -131,7 +131,10 @@ fn allocations_name_operation_line_and_tensor() {
     );
     assert!(page.contains("semaphore, exact"), "{page}");
     let csv = tracked.print(&["dump", "--format", "csv"]);
-    assert!(csv.lines().next().unwrap().ends_with(",basis,op,file,line,function,purpose,tensor"), "{csv}");
+    assert!(
+        csv.lines().next().unwrap().ends_with(",basis,op,file,line,function,purpose,tensor,track"),
+        "{csv}"
+    );
     assert!(
         csv.contains("ttnn.matmul,/home/me/model.py,42,Layer.forward,tensor,\"bfloat16 [32, 512] tile\""),
         "{csv}"

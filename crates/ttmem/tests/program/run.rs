@@ -114,7 +114,7 @@ fn streams_are_the_programs() {
 fn output_ends_when_the_program_closes_it() {
     let folder = memory_folder();
     // The program closes its output, and continues until its input ends.
-    let mut command = run(folder.path(), &["--quiet", "--", "sh", "-c", "exec >&-; cat"]);
+    let mut command = run(folder.path(), &["--quiet", "--", "sh", "-c", "exec >&-; read line"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut printed = String::new();
     std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut printed).unwrap();

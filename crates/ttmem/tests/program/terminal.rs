@@ -445,5 +445,7 @@ fn finding_of_a_failure_shows_its_post_mortem() {
     terminal.wait_for_text("Allocated in DRAM, per bank:");
     terminal.wait_for_text("100.0%      1  unknown");
     terminal.send(ESC);
+    // Esc and a key at once would be one key with Alt.
+    terminal.wait_for("the findings", |screen| find_text(screen, "Post-mortem").is_none().then_some(()));
     quit(terminal);
 }
