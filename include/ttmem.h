@@ -121,6 +121,22 @@ typedef enum ttmem_kernel_class {
   TTMEM_KERNEL_CLASS_UNKNOWN = 3,
 } ttmem_kernel_class;
 
+// What a buffer is for.
+typedef enum ttmem_purpose {
+  // Not reported.
+  TTMEM_PURPOSE_UNKNOWN = 0,
+  // The data of a tensor.
+  TTMEM_PURPOSE_TENSOR = 1,
+  // A global semaphore.
+  TTMEM_PURPOSE_SEMAPHORE = 2,
+  // Kernel code and arguments of a cached program.
+  TTMEM_PURPOSE_KERNELS = 3,
+  // The commands of a captured trace.
+  TTMEM_PURPOSE_TRACE = 4,
+  // A buffer that the program allocated without a tensor.
+  TTMEM_PURPOSE_RAW = 5,
+} ttmem_purpose;
+
 // Buffer types, numbered as by tt-metal and the old client.
 typedef enum ttmem_buffer_type {
   // Device DRAM.
@@ -247,6 +263,34 @@ typedef struct ttmem_core_range {
   uint32_t y1;
 } ttmem_core_range;
 
+// A line of a program that allocates; zero and null fields are unknown.
+typedef struct ttmem_call_site {
+  // Path of the file, such as `__FILE__`.
+  const char *file;
+  // Function, such as `__func__`.
+  const char *function;
+  // Operation that the line calls, such as `ttnn.matmul`.
+  const char *op;
+  // Part of the program that the line runs in, such as `decode / attention`.
+  const char *track;
+  // Dimensions of the tensor that is allocated; null: none.
+  const uint32_t *shape;
+  // Number of dimensions; of more than 8, the last 8 are kept.
+  uint32_t rank;
+  // Line, such as `__LINE__`.
+  uint32_t line;
+  // Data type of the tensor, such as `bfloat16`.
+  const char *data_type;
+  // Order of the tensor's elements: `tile` or `row_major`.
+  const char *tensor_layout;
+  // A `ttmem_purpose`. Of a tensor it is `TTMEM_PURPOSE_TENSOR`.
+  uint32_t purpose;
+  // Reserved; zero.
+  uint32_t reserved0;
+  // Reserved; zero.
+  uint64_t reserved[4];
+} ttmem_call_site;
+
 // A buffer.
 typedef struct ttmem_buffer {
   // Its allocator. The buffer is on all devices of the allocator.
@@ -351,6 +395,12 @@ bool ttmem_is_enabled(void);
 // this by itself when it exits. `ttmem_enable` starts again.
 int32_t ttmem_close(void);
 
+// Marks a moment of the program, such as the end of a step. If the agent tracks this process, the mark is among its events.
+//
+// `name` is null or zero-terminated; `number` is null or points to the number of the mark.
+int32_t ttmem_mark(const char *name,
+                   const uint64_t *number);
+
 // Retries what failed before: creates a segment that had no space or whose file was removed, and sends queued messages to
 // an old server. Updates the segment's heartbeat.
 int32_t ttmem_refresh(void);
@@ -393,6 +443,12 @@ int32_t ttmem_define_cores(const struct ttmem_core_range *ranges, size_t count);
 //
 // `site` is null or zero-terminated.
 int32_t ttmem_define_site(const char *site);
+
+// Defines a call site by file, line, function, operation and tensor. An identical one returns the same number. A name that is no
+// data type or layout is `TTMEM_ERROR_BAD_VALUE`.
+//
+// `site` is null or points to a call site whose strings are null or zero-terminated, and whose `shape` points to `rank` numbers.
+int32_t ttmem_define_call_site(const struct ttmem_call_site *site);
 
 // Reports an allocated buffer.
 //

@@ -119,6 +119,12 @@ inline const char* version() noexcept { return ttmem_version(); }
 /// Defines an allocator for a set of devices, such as a mesh: each of its allocations is one record for all of them. The same set returns the
 /// same number.
 inline Result define_devices(Devices devices) noexcept { return ttmem_define_devices(devices.data(), devices.size()); }
+/// Defines a call site by file, line, function, operation and tensor. An identical one returns the same number.
+inline Result define_call_site(const ttmem_call_site& site) noexcept { return ttmem_define_call_site(&site); }
+/// Marks a moment of the program, such as the end of a step.
+inline Result mark(const char* name) noexcept { return ttmem_mark(name, nullptr); }
+/// Marks a moment with its number.
+inline Result mark(const char* name, std::uint64_t number) noexcept { return ttmem_mark(name, &number); }
 
 namespace detail {
 

@@ -25,11 +25,25 @@ impl<'a, 'py> FromPyObject<'a, 'py> for SpaceArgument {
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let name = given.cast::<PyString>().map_err(|_| PyTypeError::new_err("space must be a string"))?;
         let name = name.to_str()?;
-        Space::from_name(name).map(Self).ok_or_else(|| {
-            let all = Space::ALL.map(Space::name);
-            PyValueError::new_err(format!("unknown space {name:?}; expected one of: {}", all.join(", ")))
-        })
+        let unknown = || unknown_name("space", name, &Space::ALL.map(Space::name));
+        Space::from_name(name).map(Self).ok_or_else(unknown)
     }
+}
+
+fn unknown_name(what: &str, name: &str, all: &[&str]) -> PyErr {
+    PyValueError::new_err(format!("unknown {what} {name:?}; expected one of: {}", all.join(", ")))
+}
+
+/// Returns what a name means, which is one of `all`.
+pub(crate) fn extract_name<T>(
+    what: &str,
+    given: Option<&Bound<'_, PyString>>,
+    meaning: impl FnOnce(&str) -> Option<T>,
+    all: &[&str],
+) -> PyResult<Option<T>> {
+    let Some(given) = given else { return Ok(None) };
+    let name = given.to_str()?;
+    meaning(name).map(Some).ok_or_else(|| unknown_name(what, name, all))
 }
 
 /// Returns a name for display: invalid characters are replaced, and it is cut if it is too long.

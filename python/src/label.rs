@@ -1,14 +1,18 @@
-//! Names of blocks (`with ttmem.track("name")`), which become the track of the allocations inside. A context variable of Python
-//! holds them, which works in threads, tasks and generators. It is only read while such a block is open.
+//! Call sites: lines that a program names (`ttmem.CallSite`), and names of blocks (`with ttmem.track("name")`), which become the track of
+//! the allocations inside. A context variable of Python holds these, which works in threads, tasks and generators. It is only read
+//! while such a block is open.
 
-use crate::arguments::{cut_name, display_name};
+use crate::arguments::{cut_name, display_name, extract_name};
 use crate::tracker::generation;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::agent::set_track_in_agent;
-use ttmem_client::{CallSite, SiteNumber, Tracker as Client};
+use ttmem_client::{
+    CallSite as ClientSite, DataType, Purpose, SiteNumber, Tensor, TensorLayout, Tracker as Client,
+};
 
 /// Number of open blocks, in all threads.
 static OPEN_BLOCKS: AtomicUsize = AtomicUsize::new(0);
@@ -56,41 +60,66 @@ fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, Label>>> {
 /// Returns the call site to record: the given one, else the innermost block. It is unknown if there is no space for another name: the
 /// allocation matters more than its name.
 #[inline]
-pub(crate) fn find_site(py: Python<'_>, given: Option<&Bound<'_, PyString>>) -> PyResult<SiteNumber> {
+pub(crate) fn find_site(py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<SiteNumber> {
     if given.is_none() && OPEN_BLOCKS.load(Ordering::Relaxed) == 0 {
         return Ok(SiteNumber::default());
     }
     find_site_slow(py, given)
 }
 
-fn find_site_slow(py: Python<'_>, given: Option<&Bound<'_, PyString>>) -> PyResult<SiteNumber> {
-    if let Some(given) = given {
-        return Ok(Client::global().define_site(&display_name(given)).unwrap_or_default());
+fn find_site_slow(py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<SiteNumber> {
+    let label = if OPEN_BLOCKS.load(Ordering::Relaxed) > 0 { current(py)? } else { None };
+    let Some(given) = given else {
+        return Ok(label.map_or_else(SiteNumber::default, |label| label.get().number()));
+    };
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(Client::global().define_site(&display_name(text)).unwrap_or_default());
     }
-    Ok(current(py)?.map_or_else(SiteNumber::default, |label| label.get().number()))
+    let site = given
+        .cast::<CallSite>()
+        .map_err(|_| PyTypeError::new_err("site must be a string or a ttmem.CallSite"))?;
+    Ok(match label {
+        Some(label) => site.get().define(&label.get().text),
+        None => site.get().number.get_or_define(|| site.get().define("")),
+    })
+}
+
+/// Number of a call site that is defined at its first use.
+#[derive(Default)]
+struct CachedNumber {
+    /// Upper half: generation of the tracker. Lower half: number of the call site in it. 0: none yet.
+    number: AtomicU64,
+}
+
+impl CachedNumber {
+    #[inline]
+    fn get_or_define(&self, define: impl FnOnce() -> SiteNumber) -> SiteNumber {
+        let known = self.number.load(Ordering::Relaxed);
+        if known >> 32 == generation() {
+            return SiteNumber::new(known as u32);
+        }
+        let number = define();
+        if number != SiteNumber::default() {
+            self.number.store(generation() << 32 | u64::from(number.get()), Ordering::Relaxed);
+        }
+        number
+    }
 }
 
 /// Name of a block, after the names of the blocks around it.
 #[pyclass(module = "ttmem", frozen)]
 pub(crate) struct Label {
     text: String,
-    /// Upper half: generation of the tracker. Lower half: number of the call site in it. 0: none yet.
-    number: AtomicU64,
+    number: CachedNumber,
 }
 
 impl Label {
     #[inline]
     fn number(&self) -> SiteNumber {
-        let known = self.number.load(Ordering::Relaxed);
-        if known >> 32 == generation() {
-            return SiteNumber::new(known as u32);
-        }
-        let site = CallSite::new("", 0).track(&self.text);
-        let number = Client::global().define_call_site(&site).unwrap_or_default();
-        if number != SiteNumber::default() {
-            self.number.store(generation() << 32 | u64::from(number.get()), Ordering::Relaxed);
-        }
-        number
+        self.number.get_or_define(|| {
+            let site = ClientSite::new("", 0).track(&self.text);
+            Client::global().define_call_site(&site).unwrap_or_default()
+        })
     }
 }
 
@@ -100,10 +129,81 @@ impl Label {
     fn new(text: &Bound<'_, PyString>, outer: Option<&Bound<'_, Self>>) -> Self {
         let own = display_name(text);
         let text = outer.map_or_else(|| own.clone(), |outer| format!("{} / {own}", outer.get().text));
-        Self { text: cut_name(text), number: AtomicU64::new(0) }
+        Self { text: cut_name(text), number: CachedNumber::default() }
     }
 
     fn __str__(&self) -> &str {
         &self.text
+    }
+}
+
+/// CallSite(file="", line=0, function="", *, op="", shape=None, dtype=None, layout=None, purpose=None)
+/// --
+///
+/// The line of a program that allocates: its file, line and function, the operation that it calls, and the tensor that is allocated.
+///
+/// `shape` has the tensor's dimensions, `dtype` its data type, such as ``bfloat16``, and `layout` is ``tile`` or ``row_major``.
+/// `purpose` is what the memory is for, if it is no tensor: ``semaphore``, ``kernels``, ``trace`` or ``raw``.
+#[pyclass(module = "ttmem", frozen)]
+pub(crate) struct CallSite {
+    file: String,
+    line: u32,
+    function: String,
+    op: String,
+    tensor: Option<Tensor>,
+    purpose: Purpose,
+    number: CachedNumber,
+}
+
+impl CallSite {
+    fn define(&self, track: &str) -> SiteNumber {
+        let site = ClientSite::new(&self.file, self.line).function(&self.function).op(&self.op).track(track);
+        let site = site.purpose(self.purpose);
+        let site = self.tensor.map_or(site, |tensor| site.tensor(tensor));
+        Client::global().define_call_site(&site).unwrap_or_default()
+    }
+}
+
+#[pymethods]
+impl CallSite {
+    #[new]
+    #[pyo3(signature = (file=None, line=0, function=None, *, op=None, shape=None, dtype=None, layout=None, purpose=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
+    fn new(
+        file: Option<&Bound<'_, PyString>>,
+        line: u32,
+        function: Option<&Bound<'_, PyString>>,
+        op: Option<&Bound<'_, PyString>>,
+        shape: Option<Vec<u32>>,
+        dtype: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyString>>,
+        purpose: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Self> {
+        let text = |given: Option<&Bound<'_, PyString>>| given.map(display_name).unwrap_or_default();
+        let mut tensor = Tensor::new(shape.as_deref().unwrap_or_default());
+        tensor.data_type =
+            extract_name("dtype", dtype, DataType::from_name, &DataType::ALL.map(DataType::name))?;
+        tensor.layout = extract_name(
+            "layout",
+            layout,
+            TensorLayout::from_name,
+            &TensorLayout::ALL.map(TensorLayout::name),
+        )?;
+        let purpose = extract_name("purpose", purpose, Purpose::from_name, &Purpose::ALL.map(Purpose::name))?;
+        let is_tensor = shape.is_some() || tensor != Tensor::new(&[]);
+        Ok(Self {
+            file: text(file),
+            line,
+            function: text(function),
+            op: text(op),
+            tensor: is_tensor.then_some(tensor),
+            purpose: purpose.unwrap_or_default(),
+            number: CachedNumber::default(),
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ttmem.CallSite({:?}, {}, {:?})", self.file, self.line, self.function)
     }
 }

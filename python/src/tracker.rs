@@ -100,7 +100,7 @@ pub(crate) fn alloc(
     bytes_per_bank: u64,
     occupied: Option<u64>,
     cores: Option<&Bound<'_, PyAny>>,
-    site: Option<&Bound<'_, PyString>>,
+    site: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let allocator = Client::global().define_devices(&device).map_err(|e| fault_exception(py, e))?;
     report_buffer(py, allocator, space.0, address, size, bytes_per_bank, occupied, cores, site)
@@ -130,7 +130,7 @@ fn report_buffer(
     bytes_per_bank: u64,
     occupied: Option<u64>,
     cores: Option<&Bound<'_, PyAny>>,
-    site: Option<&Bound<'_, PyString>>,
+    site: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let mut buffer = Buffer::new(allocator, space, address, size).bytes_per_bank(bytes_per_bank);
     buffer.occupied = occupied;
@@ -242,7 +242,8 @@ impl Tracker {
     /// Reports an allocated buffer; `size` is the requested bytes on each device.
     ///
     /// `bytes_per_bank` is its size in each bank, `occupied` its size in the banks that hold it, `cores` its cores if it is on some
-    /// only, each `(x, y)` or `(x0, y0, x1, y1)`. `site` is the call site; the default is the innermost `ttmem.track`.
+    /// only, each `(x, y)` or `(x0, y0, x1, y1)`. `site` is the call site, a `ttmem.CallSite` or a text; the default is the innermost
+    /// `ttmem.track`.
     #[pyo3(signature = (space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
     fn alloc(
@@ -254,7 +255,7 @@ impl Tracker {
         bytes_per_bank: u64,
         occupied: Option<u64>,
         cores: Option<&Bound<'_, PyAny>>,
-        site: Option<&Bound<'_, PyString>>,
+        site: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         report_buffer(py, self.allocator(py)?, space.0, address, size, bytes_per_bank, occupied, cores, site)
     }
@@ -291,7 +292,7 @@ impl Tracker {
         py: Python<'_>,
         space: SpaceArgument,
         size: u64,
-        site: Option<&Bound<'_, PyString>>,
+        site: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let mut buffer = Buffer::new(self.allocator(py)?, space.0, 0, size);
         buffer.site = find_site(py, site)?;

@@ -19,7 +19,7 @@ class Page(TrackedCase):
     def run_page(self, page: str) -> int:
         """Runs a page's blocks and compares their output; returns how many were compared."""
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (repository() / page).read_text(), re.M | re.S)
-        names: dict[str, object] = {}
+        names: dict[str, object] = {"__file__": "model.py"}
         compared = 0
         ttmem.close()
         printed = None

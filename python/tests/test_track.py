@@ -70,6 +70,29 @@ class Blocks(TrackedCase):
         self.assertRegex(sites["0x30"] or "", "^decode / attention \ufffd+$")
         self.assertEqual((sites["0x40"], sites["0x50"]), ("model.py:3", "decode"))
 
+    def test_lines_are_named(self) -> None:
+        tracker = ttmem.Tracker(0)
+        line = ttmem.CallSite("/m/model.py", 42, "load", op="ttnn.add", shape=(32, 64), dtype="bfloat16", layout="tile")
+        tracker.alloc("dram", 0x10, 8, site=line)
+        with ttmem.track("decode"):
+            tracker.alloc("dram", 0x20, 8, site=line)
+            tracker.alloc("dram", 0x30, 8, site=ttmem.CallSite(purpose="semaphore"))
+        tracker.alloc("dram", 0x40, 8, site=line)
+        tracker.alloc("dram", 0x50, 8, site=ttmem.CallSite(shape=[]))
+        found = {it.id: it for it in ttmem.allocations(local=True) if it.pid == os.getpid()}
+        for address, track in (("0x10", None), ("0x20", "decode"), ("0x40", None)):
+            it = found[address]
+            self.assertEqual((it.file, it.line, it.function, it.op), ("/m/model.py", 42, "load", "ttnn.add"))
+            self.assertEqual((it.tensor, it.purpose, it.track), ("bfloat16 [32, 64] tile", "tensor", track))
+        self.assertEqual(found["0x10"].site, found["0x40"].site)
+        self.assertEqual((found["0x30"].purpose, found["0x30"].track), ("semaphore", "decode"))
+        self.assertEqual((found["0x50"].purpose, found["0x50"].tensor), ("tensor", "[]"))
+        for wrong in ({"dtype": "float7"}, {"layout": "heap"}, {"purpose": "fun"}):
+            with self.assertRaisesRegex(ValueError, "unknown (dtype|layout|purpose) .*; expected one of: "):
+                ttmem.CallSite(**wrong)
+        with self.assertRaisesRegex(TypeError, "site must be a string or a ttmem.CallSite"):
+            tracker.alloc("dram", 0x60, 8, site=42)
+
     def test_names_outlive_a_closed_tracker(self) -> None:
         with ttmem.track("kept"):
             ttmem.alloc(0, "dram", 0x10, 8)
@@ -97,7 +120,7 @@ class Blocks(TrackedCase):
         sites = self.sites()
         named = [name for name in sites.values() if name is not None]
         self.assertTrue(1000 < len(named) < 5000, len(named))
-        for address, name in (("0x10", "early"), ("0x1000", "step 0"), ("0x10002", None), ("0x20", None), ("0x30", "early")):
+        for address, name in (("0x10", "early"), ("0x1000", "step 0"), ("0x10002", "block 2"), ("0x20", None), ("0x30", "early")):
             self.assertEqual(sites[address], name)
 
     def test_block_enables_tracking(self) -> None:

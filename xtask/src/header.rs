@@ -3,7 +3,7 @@
 use crate::root;
 use anyhow::Context;
 use cbindgen::{Config, EnumConfig, ExportConfig, Language, RenameRule, Style};
-use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space};
+use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Purpose, Space};
 
 const BEGINNING: &str = "\
 /* ttmem: publishes the device memory that a process uses, for the program `ttmem` to show.
@@ -98,6 +98,7 @@ fn enums() -> String {
             |layout| !layout.is_alias()
         ),
         c_enum!(KernelClass, "ttmem_kernel_class", "Classes of kernels."),
+        c_enum!(Purpose, "ttmem_purpose", "What a buffer is for."),
         c_enum!(BufferType, "ttmem_buffer_type", "Buffer types, numbered as by tt-metal and the old client."),
     ]
     .concat()

@@ -11,7 +11,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use ttmem_client::agent;
 
 /// Pauses and resumes tracking. Events are not seen while it is paused, so what is allocated meanwhile must be freed meanwhile.
@@ -34,12 +34,19 @@ extern "C" fn ttmem_agent_events() -> u64 {
 }
 
 /// Texts of call sites by their keys, if a test wants them.
-static TEXTS: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
+static TEXTS: Mutex<Texts> = Mutex::new(Texts::new());
+type Texts = BTreeMap<u64, String>;
 static ARE_TEXTS_KEPT: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
     /// The key of this thread's last call site.
     static LAST: Cell<u64> = const { Cell::new(0) };
+    /// The lock of the texts, while this thread forks.
+    static HELD: Cell<Option<MutexGuard<'static, Texts>>> = const { Cell::new(None) };
+}
+
+fn texts() -> MutexGuard<'static, Texts> {
+    TEXTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps the text of a call site that is being defined.
@@ -53,7 +60,7 @@ pub(crate) fn note_definition<const MOST: usize>(key: u64, python: &Python, walk
         let (file, function) = (python.file(frame, &mut file), python.function(frame, &mut function));
         let _ = write!(text, "\n{file}\t{}\t{function}", python.line(frame));
     }
-    TEXTS.lock().unwrap_or_else(PoisonError::into_inner).insert(key, text);
+    texts().insert(key, text);
 }
 
 /// Notes which call site a thread was at.
@@ -66,6 +73,12 @@ pub(crate) fn note_use(key: u64) {
 extern "C" fn ttmem_agent_keep_sites(frames: usize, texts: bool) {
     sites::keep_frames(frames);
     ARE_TEXTS_KEPT.store(texts, Ordering::Relaxed);
+}
+
+/// Takes the lock of the texts before a fork, and releases it afterwards, also in the child.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_hold_texts(hold: bool) {
+    HELD.set(hold.then(texts));
 }
 
 /// Writes the text of the calling thread's last call site, or of where it is now: its operation, and a line for each frame. Returns its
@@ -81,7 +94,7 @@ unsafe extern "C" fn ttmem_agent_site(now: bool, out: *mut u8, room: usize) -> u
         let facts = SiteFacts { caller: 0, purpose: 0, data_type: 0, layout: 0, rank: 0, dimensions: [0; 8] };
         sites::of_allocation(&facts);
     }
-    let texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let texts = texts();
     let text = texts.get(&LAST.get()).map_or("", String::as_str);
     let len = text.len().min(room);
     // SAFETY: the caller promises room for `room` bytes.

@@ -33,6 +33,9 @@ struct Layout {
     instructions: Option<usize>,
     /// In a frame: the byte that says who owns it, and its value for frames of the interpreter itself.
     owner: Option<(usize, u8)>,
+    /// In code: its first instruction that can be traced. A frame before it belongs to the interpreter itself: it calls `__init__` of an
+    /// instance that is being made.
+    first_traceable: Option<usize>,
     /// In a frame: its first local variable.
     first_local: usize,
     /// In code: its file and its name.
@@ -75,6 +78,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
         instruction: 56,
         instructions: Some(192),
         owner: Some((70, 3)),
+        first_traceable: None,
         first_local: 72,
         file: 112,
         name: 128,
@@ -93,6 +97,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             instruction: 96,
             instructions: None,
             owner: None,
+            first_traceable: None,
             first_local: 352,
             file: 104,
             name: 112,
@@ -120,6 +125,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             top: 72,
             indirect: None,
             instructions: Some(200),
+            first_traceable: Some(184),
             attributes: Attributes::Unknown,
             ..v12
         }),
@@ -272,6 +278,12 @@ impl Python {
 
     #[inline]
     fn visit<const MOST: usize>(&self, frame: usize, code: usize, walk: &mut Walk<MOST>) {
+        let position = self.position(frame, code);
+        // SAFETY: a field of a code object, as this version lays it out; it counts instructions of two bytes.
+        let is_before = |offset| position < unsafe { load::<i32>(code, offset) }.wrapping_mul(2);
+        if self.layout.first_traceable.is_some_and(is_before) {
+            return;
+        }
         let fingerprint = self.fingerprint(code);
         if walk.len == 0 {
             match self.class_of(code, fingerprint) {
@@ -289,18 +301,23 @@ impl Python {
                 walk.key = hash(walk.op as u64, text_hash, 1);
             }
         }
+        let key = hash(code as u64 ^ fingerprint, position as u64, 2);
+        walk.frames[walk.len] = Frame { code, position, key };
+        walk.len += 1;
+        walk.key = hash(key, walk.key, 3);
+    }
+
+    /// The position of a frame in its code, in bytes.
+    #[inline]
+    fn position(&self, frame: usize, code: usize) -> i32 {
         let layout = &self.layout;
-        let position = match layout.instructions {
+        match layout.instructions {
             // SAFETY: a frame of this thread, as this version lays it out.
             Some(first) => unsafe { load::<usize>(frame, layout.instruction) }
                 .wrapping_sub(code.wrapping_add(first)) as i32,
             // SAFETY: as above.
             None => unsafe { load::<i32>(frame, layout.instruction) }.wrapping_mul(2),
-        };
-        let key = hash(code as u64 ^ fingerprint, position as u64, 2);
-        walk.frames[walk.len] = Frame { code, position, key };
-        walk.len += 1;
-        walk.key = hash(key, walk.key, 3);
+        }
     }
 
     /// What distinguishes code from other code that was at its address before.

@@ -77,7 +77,8 @@ unsafe fn text<'a>(at: *const u8, len: usize) -> &'a str {
 unsafe extern "C" fn ttmem_agent_set_track(name: *const u8, len: usize) -> c_int {
     // SAFETY: the caller's promise.
     let name = unsafe { text(name, len) };
-    let name = &name[..name.floor_char_boundary(MAX_NAME)];
+    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&end| name.is_char_boundary(end));
+    let name = &name[..end.unwrap_or(0)];
     TRACK.with(|track| {
         if let Ok(mut track) = track.try_borrow_mut() {
             track.name[..name.len()].copy_from_slice(name.as_bytes());

@@ -3,7 +3,7 @@
 
 use crate::types::{ttmem_core_range, ttmem_flag};
 use core::ffi::{CStr, c_char};
-use ttmem_client::{AllocatorNumber, Arch, CoreRange, Fault, KernelClass, Layout, Space};
+use ttmem_client::{AllocatorNumber, Arch, CoreRange, Fault, KernelClass, Layout, Purpose, Space};
 
 /// A checked argument, or the error to return.
 pub(crate) type Checked<T> = Result<T, Fault>;
@@ -118,6 +118,26 @@ pub(crate) fn arch_of(given: u32) -> Checked<Option<Arch>> {
 
 pub(crate) fn class_of(given: u32) -> Checked<KernelClass> {
     byte(given).and_then(KernelClass::from_number).ok_or(Fault::BadValue)
+}
+
+pub(crate) fn purpose_of(given: u32) -> Checked<Purpose> {
+    byte(given).and_then(Purpose::from_number).ok_or(Fault::BadValue)
+}
+
+/// Returns what a name means; null and empty: unknown.
+///
+/// # Safety
+///
+/// As for [`text`].
+pub(crate) unsafe fn name_of<T>(
+    pointer: *const c_char,
+    meaning: impl FnOnce(&str) -> Option<T>,
+) -> Checked<Option<T>> {
+    // SAFETY: the caller's promise.
+    match unsafe { text(pointer) }? {
+        "" => Ok(None),
+        name => meaning(name).map(Some).ok_or(Fault::BadValue),
+    }
 }
 
 #[inline]

@@ -1,8 +1,8 @@
 //! Enabling and ending tracking, and its status.
 
 use crate::arguments::{fixed_text, pointee, text};
-use crate::guarded;
 use crate::types::{ttmem_options, ttmem_status};
+use crate::{guarded, report};
 use core::ffi::c_char;
 use ttmem_client::{Fault, Options, Tracker};
 
@@ -70,6 +70,24 @@ pub extern "C" fn ttmem_close() -> i32 {
     guarded(|| {
         Tracker::global().close();
         Ok(0)
+    })
+}
+
+/// Marks a moment of the program, such as the end of a step. If the agent tracks this process, the mark is among its events.
+///
+/// # Safety
+///
+/// `name` is null or zero-terminated; `number` is null or points to the number of the mark.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmem_mark(name: *const c_char, number: *const u64) -> i32 {
+    report(|tracker| {
+        if name.is_null() {
+            return Err(Fault::Null);
+        }
+        // SAFETY: the caller's promise.
+        let number = if number.is_null() { None } else { Some(*unsafe { pointee(number) }?) };
+        // SAFETY: the caller's promise.
+        tracker.mark(unsafe { text(name) }?, number)
     })
 }
 

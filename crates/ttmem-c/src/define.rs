@@ -1,12 +1,16 @@
 //! Definitions: devices, allocators, core sets and call sites.
 
 use crate::arguments::{
-    allocator_of, arch_of, definition_number, device_numbers, pointee, range_of, slice, space_of, text,
+    Checked, allocator_of, arch_of, definition_number, device_numbers, name_of, pointee, purpose_of,
+    range_of, slice, space_of, text,
 };
-use crate::types::{ttmem_banks, ttmem_chip, ttmem_core_range};
+use crate::types::{ttmem_banks, ttmem_call_site, ttmem_chip, ttmem_core_range};
 use crate::{MAX_ELEMENTS, guarded, report};
 use core::ffi::c_char;
-use ttmem_client::{Banks, Chip, ChipNumber, CoreRange, Fault, Space, Tracker};
+use ttmem_client::{
+    Banks, CallSite, Chip, ChipNumber, CoreRange, DataType, Fault, SiteNumber, Space, Tensor, TensorLayout,
+    Tracker,
+};
 
 /// Defines a device. An identical definition returns the same number.
 ///
@@ -128,7 +132,52 @@ pub unsafe extern "C" fn ttmem_define_site(site: *const c_char) -> i32 {
             return Err(Fault::Null);
         }
         // SAFETY: the caller's promise.
-        let site = Tracker::global().define_site(unsafe { text(site) }?)?;
-        i32::try_from(site.get()).map_err(|_| Fault::DefinitionsFull)
+        site_number(Tracker::global().define_site(unsafe { text(site) }?)?)
     })
+}
+
+/// Defines a call site by file, line, function, operation and tensor. An identical one returns the same number. A name that is no
+/// data type or layout is `TTMEM_ERROR_BAD_VALUE`.
+///
+/// # Safety
+///
+/// `site` is null or points to a call site whose strings are null or zero-terminated, and whose `shape` points to `rank` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmem_define_call_site(site: *const ttmem_call_site) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let given = unsafe { pointee(site) }?;
+        // SAFETY: the caller's promise.
+        let [file, function, op, track] =
+            unsafe { [text(given.file)?, text(given.function)?, text(given.op)?, text(given.track)?] };
+        let site = CallSite::new(file, given.line).function(function).op(op).track(track);
+        let site = site.purpose(purpose_of(given.purpose)?);
+        // SAFETY: the caller's promise.
+        let tensor = unsafe { tensor_of(given) }?;
+        let site = tensor.map_or(site, |tensor| site.tensor(tensor));
+        site_number(Tracker::global().define_call_site(&site)?)
+    })
+}
+
+fn site_number(site: SiteNumber) -> Checked<i32> {
+    i32::try_from(site.get()).map_err(|_| Fault::DefinitionsFull)
+}
+
+/// Returns the tensor of a call site, if anything is known of it.
+///
+/// # Safety
+///
+/// As for [`ttmem_define_call_site`].
+unsafe fn tensor_of(given: &ttmem_call_site) -> Checked<Option<Tensor>> {
+    // SAFETY: the caller's promise.
+    let (shape, data_type, layout) = unsafe {
+        (
+            slice(given.shape, given.rank as usize)?,
+            name_of(given.data_type, DataType::from_name)?,
+            name_of(given.tensor_layout, TensorLayout::from_name)?,
+        )
+    };
+    let mut tensor = Tensor::new(shape);
+    (tensor.data_type, tensor.layout) = (data_type, layout);
+    Ok((tensor != Tensor::new(&[])).then_some(tensor))
 }

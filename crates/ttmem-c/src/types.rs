@@ -149,6 +149,35 @@ pub struct ttmem_buffer {
     pub reserved: [u64; 2],
 }
 
+/// A line of a program that allocates; zero and null fields are unknown.
+#[repr(C)]
+pub struct ttmem_call_site {
+    /// Path of the file, such as `__FILE__`.
+    pub file: *const c_char,
+    /// Function, such as `__func__`.
+    pub function: *const c_char,
+    /// Operation that the line calls, such as `ttnn.matmul`.
+    pub op: *const c_char,
+    /// Part of the program that the line runs in, such as `decode / attention`.
+    pub track: *const c_char,
+    /// Dimensions of the tensor that is allocated; null: none.
+    pub shape: *const u32,
+    /// Number of dimensions; of more than 8, the last 8 are kept.
+    pub rank: u32,
+    /// Line, such as `__LINE__`.
+    pub line: u32,
+    /// Data type of the tensor, such as `bfloat16`.
+    pub data_type: *const c_char,
+    /// Order of the tensor's elements: `tile` or `row_major`.
+    pub tensor_layout: *const c_char,
+    /// A `ttmem_purpose`. Of a tensor it is `TTMEM_PURPOSE_TENSOR`.
+    pub purpose: u32,
+    /// Reserved; zero.
+    pub reserved0: u32,
+    /// Reserved; zero.
+    pub reserved: [u64; 4],
+}
+
 /// Memory of a program on each core of a set.
 #[repr(C)]
 pub struct ttmem_placement {

@@ -1,8 +1,8 @@
 """Device memory of Tenstorrent accelerators: report what a program allocates, and read what all processes use.
 
 Reporting: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:`alloc` and :func:`free` by device number), and
-:class:`track` to name and measure a block, :func:`mark` to mark a moment; :class:`L1Tracker` adds up circular buffers and kernels. With the agent
-(``ttmem run -- python model.py``) no reports are needed.
+:class:`track` to name and measure a block, :class:`CallSite` to name a line, :func:`mark` to mark a moment; :class:`L1Tracker` adds up
+circular buffers and kernels. With the agent (``ttmem run -- python model.py``) no reports are needed.
 
 Reading: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, as in ``torch.cuda``;
 :func:`snapshot` and :func:`allocations` about all processes of this machine.
@@ -22,7 +22,7 @@ from ._schema import Allocation, Snapshot, Space
 from ._snapshot import allocations, snapshot
 from ._track import track
 from ._ttmem import VERSION as __version__
-from ._ttmem import Kernel, Placement, Program, Tracker, alloc, free, mark
+from ._ttmem import CallSite, Kernel, Placement, Program, Tracker, alloc, free, mark
 from ._types import Banks, Chip, Status
 
 max_memory_allocated = peak
@@ -30,6 +30,7 @@ max_memory_allocated = peak
 __all__ = [
     "Allocation",
     "Banks",
+    "CallSite",
     "Chip",
     "DoubleFree",
     "Error",

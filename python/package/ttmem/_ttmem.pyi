@@ -1,5 +1,6 @@
 """The native module of the package. Everything that ``ttmem`` does not re-export is private."""
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import final
@@ -8,6 +9,7 @@ from ._types import Banks, Chip, Cores, DeviceLike
 
 __all__ = [
     "VERSION",
+    "CallSite",
     "Kernel",
     "Label",
     "Placement",
@@ -52,7 +54,7 @@ def alloc(
     bytes_per_bank: int = 0,
     occupied: int | None = None,
     cores: Cores | None = None,
-    site: str | None = None,
+    site: str | CallSite | None = None,
 ) -> None: ...
 def free(device: DeviceLike, space: str, address: int) -> None: ...
 def set_label_variable(variable: ContextVar[Label | None]) -> None: ...
@@ -63,6 +65,21 @@ def ask(local: bool, request: str) -> bytes: ...
 def figures() -> list[tuple[str, str, bool, list[tuple[int, tuple[int, ...], str, int, int, bool]]]]: ...
 def reset_own_peak(allocator: int, space: str) -> None: ...
 def reset_agent_peaks() -> bool: ...
+@final
+class CallSite:
+    def __new__(
+        cls,
+        file: str | None = None,
+        line: int = 0,
+        function: str | None = None,
+        *,
+        op: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: str | None = None,
+        layout: str | None = None,
+        purpose: str | None = None,
+    ) -> CallSite: ...
+
 @final
 class Label:
     def __new__(cls, text: str, outer: Label | None) -> Label: ...
@@ -82,12 +99,12 @@ class Tracker:
         bytes_per_bank: int = 0,
         occupied: int | None = None,
         cores: Cores | None = None,
-        site: str | None = None,
+        site: str | CallSite | None = None,
     ) -> None: ...
     def free(self, space: str, address: int) -> None: ...
     def free_anywhere(self, address: int) -> None: ...
     def free_on_cores(self, address: int, size: int, cores: Cores) -> None: ...
-    def out_of_memory(self, space: str, size: int, site: str | None = None) -> None: ...
+    def out_of_memory(self, space: str, size: int, site: str | CallSite | None = None) -> None: ...
     def program(
         self, name: str | None = None, number: int | None = None, *, dispatches: bool = True
     ) -> Program: ...

@@ -126,6 +126,37 @@ void owners() {
     stop("nothing");
 }
 
+void call_sites() {
+    const std::uint32_t shape[] = {1, 32, 512};
+    ttmem_call_site site{};
+    site.file = "/home/me/model.cpp";
+    site.line = 42;
+    site.function = "Attention::load";
+    site.op = "matmul";
+    site.track = "decode";
+    site.shape = shape;
+    site.rank = 3;
+    site.data_type = "bfloat16";
+    site.tensor_layout = "tile";
+    const int number = ttmem::define_call_site(site).number();
+    CHECK(number > 0 && ttmem::define_call_site(site).number() == number);
+    ttmem_buffer buffer{};
+    buffer.allocator = ttmem::define_devices({0}).number();
+    buffer.space = TTMEM_SPACE_DRAM;
+    buffer.address = 0x1000;
+    buffer.requested = 64;
+    buffer.site = number;
+    const Allocation weights(buffer);
+    CHECK(weights.is_held());
+    ttmem_call_site semaphore{};
+    semaphore.purpose = TTMEM_PURPOSE_SEMAPHORE;
+    buffer.address = 0x2000;
+    buffer.site = ttmem::define_call_site(semaphore).number();
+    const Allocation other(buffer);
+    CHECK(ttmem::mark("warm").ok() && ttmem::mark("step", 12).ok());
+    stop("call sites");
+}
+
 void ends() {
     Allocation before(0, 100, BufferType::dram, 0x1000);
     const int mesh = ttmem::define_devices({0, 1}).number();
@@ -154,5 +185,6 @@ int main() {
     mistakes();
     meshes();
     owners();
+    call_sites();
     ends();
 }

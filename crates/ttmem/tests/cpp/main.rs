@@ -11,6 +11,7 @@ mod program;
 
 use make::{Build, builds, builds_with_threads};
 use program::{Held, Program};
+use ttmem_core::words::Purpose;
 use ttmem_core::words::Space::{Cb, Dram, Host, Kernel, L1, L1Small, Trace};
 
 const SQUARE: [u8; 4] = [0, 0, 1, 1];
@@ -68,6 +69,20 @@ fn client_reports_and_returns_errors() {
         assert_eq!(program.held_at("one owner"), [plain(Dram, &[0], 100)], "an exception freed the other");
         assert_eq!(program.held_at("many owners"), vec![plain(Dram, &[0], 10); 10]);
         assert_eq!(program.held_at("nothing"), []);
+        program.wait_at("call sites");
+        let mut list = program.list();
+        list.sort_by(|a, b| a.id.cmp(&b.id));
+        let (line, semaphore) = (&list[0].origin, &list[1].origin);
+        assert_eq!(
+            [&line.file, &line.function, &line.op, &line.tensor, &line.track]
+                .map(|it| it.as_deref().unwrap()),
+            ["/home/me/model.cpp", "Attention::load", "matmul", "bfloat16 [1, 32, 512] tile", "decode"]
+        );
+        assert_eq!((line.line, line.purpose), (Some(42), Some(Purpose::Tensor)));
+        assert_eq!((&semaphore.file, semaphore.purpose), (&None, Some(Purpose::Semaphore)));
+        let mark = program.process().last_mark.unwrap();
+        assert_eq!((mark.name.as_deref(), mark.number), (Some("step"), Some(12)));
+        program.resume();
         assert_eq!(program.held_at("again"), [plain(L1, &[5], 64)], "closed and enabled again");
     });
 }

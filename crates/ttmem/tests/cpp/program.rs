@@ -90,13 +90,18 @@ impl Program {
 
     /// Allocations of all processes in the program's folder, sorted.
     pub(crate) fn allocations(&self) -> Vec<Held> {
+        let mut held: Vec<Held> = self.list().into_iter().map(comparable).collect();
+        held.sort();
+        held
+    }
+
+    /// Everything that is known of its live allocations.
+    pub(crate) fn list(&self) -> Vec<Allocation> {
         let mut reader = Reader::new(self.folder.path());
         reader.poll();
         let (list, rest) = reader.state.allocations(0, usize::MAX, reader.state.now());
         assert_eq!(rest, None);
-        let mut held: Vec<Held> = list.into_iter().map(comparable).collect();
-        held.sort();
-        held
+        list
     }
 
     /// A snapshot with programs.

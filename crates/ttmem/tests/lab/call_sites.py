@@ -12,12 +12,14 @@ import asyncio
 import ctypes
 import functools
 import os
+import signal
 import sys
 import threading
 
 FRAMES = 8
 AGENT = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
 AGENT.ttmem_agent_site.restype = ctypes.c_size_t
+AGENT.ttmem_agent_hold_texts.argtypes = [ctypes.c_bool]
 AGENT.ttmem_agent_site.argtypes = [ctypes.c_bool, ctypes.c_char_p, ctypes.c_size_t]
 HAS_QUALNAME = sys.version_info >= (3, 11)
 sys.setswitchinterval(1e-5)
@@ -168,6 +170,42 @@ def interpret_in_another():
         print("another interpreter:", type(e).__name__)
 
 
+def disturb(allocate, others):
+    """Makes checks in signal handlers 1,000 times a second, in children, and in threads that end, until the others have made theirs.
+
+    Returns its checkers: each has a buffer of its own, since a handler runs within whatever the main thread does.
+    """
+    handled, ended, forked = (Checker(allocate, 0) for _ in range(3))
+    in_handler = False
+
+    def handle(*_):
+        nonlocal in_handler
+        if not in_handler:
+            in_handler = True
+            handled()
+            in_handler = False
+
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    while not all(it.done for it in others):
+        thread = threading.Thread(target=ended)
+        thread.start()
+        thread.join()
+        in_handler = True
+        AGENT.ttmem_agent_hold_texts(True)
+        child = os.fork()
+        AGENT.ttmem_agent_hold_texts(False)
+        in_handler = child == 0
+        if child == 0:
+            # A child may not use the device.
+            forked() if allocate is None else None
+            os._exit(forked.wrong + forked.missing)
+        forked.checked += 1
+        forked.wrong += os.waitpid(child, 0)[1] != 0
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return handled, ended, forked
+
+
 def tensors_in(value):
     if isinstance(value, (list, tuple)):
         return [it for part in value for it in tensors_in(part)]
@@ -244,6 +282,7 @@ def main():
     threads = [threading.Thread(target=in_every_way, args=(it,)) for it in checkers]
     for it in threads:
         it.start()
+    checkers.extend(disturb(allocate, checkers[:4]))
     for it in threads:
         it.join()
     if kind == "walk":
@@ -251,7 +290,8 @@ def main():
     print(*(f"{name} {sum(getattr(it, name) for it in checkers)}" for name in ("checked", "wrong", "missing")))
     for it in checkers:
         for op, found, expected in it.first[:2]:
-            print(op, found[:3], expected[:3], sep="\n  ")
+            at = next((n for n, pair in enumerate(zip(found, expected)) if pair[0] != pair[1]), len(found))
+            print(op, f"from frame {at}:", found[at : at + 2], expected[at : at + 2], sep="\n  ")
 
 
 main()

@@ -82,7 +82,7 @@ fn exceptions_of_queries_stay_inside() {
 }
 
 #[test]
-fn tracks_are_of_their_thread_and_process() {
+fn tracks_name_allocations() {
     for build in [Build::Plain, Build::Thread] {
         let mut program = Program::start_with(build, Linkage::Loaded, Vintage::New, &[]);
         assert_eq!(program.run("track early"), "1", "a track may begin before the runtime's first call");
@@ -100,18 +100,27 @@ fn tracks_are_of_their_thread_and_process() {
             let found = allocate(&mut program, "tensor 32 512");
             assert_eq!((&found["track"], &found["purpose"]), (&track, &"tensor".into()), "{found:#}");
         }
-        // A child writes its own segment, in which the track has to be defined again.
-        let child = program.number("fork");
-        program.run("mesh 2 1 0");
-        program.number("alloc 3 dram 64 12 raw");
-        let all = program.allocations();
-        let own: Vec<_> = all.iter().filter(|it| it["pid"] == child).collect();
-        assert_eq!((own.len(), &own[0]["track"]), (1, &"decode/attention".into()), "{all:#?}");
-        program.send("exit 0 _exit");
-        assert_eq!(program.receive("the parent"), "0");
         program.check_figures();
         program.quit();
     }
+}
+
+#[test]
+fn child_defines_its_track_again() {
+    let mut program = Program::start_with(Build::Plain, Linkage::Loaded, Vintage::New, &[]);
+    program.run("mesh 0 2 4096");
+    program.run("track decode");
+    assert_eq!(allocate(&mut program, "raw")["track"], "decode");
+    let child = program.number("fork");
+    let mesh = program.number("mesh 2 1 0");
+    program.number(&format!("alloc {mesh} dram 64 12 raw"));
+    let all = program.allocations();
+    let own = all.iter().filter(|it| it["pid"] == child).map(|it| &it["track"]);
+    assert_eq!(own.collect::<Vec<_>>(), ["decode"], "{all:#?}");
+    program.send("exit 0 _exit");
+    assert_eq!(program.receive("the parent"), "0");
+    program.check_figures();
+    program.quit();
 }
 
 #[test]
