@@ -43,8 +43,9 @@ struct Layout {
     name: usize,
     /// In code: words that differ if code is freed and other code made at its address.
     guards: &'static [usize],
-    /// In code: its table of lines, a string of bytes, whose beginning may differ where all of these words are equal.
-    lines: Option<usize>,
+    /// In code: what may differ where all of these words are equal, as memory is reused: its table of lines, a string of bytes, and
+    /// strings. `None` if the words are never equal.
+    contents: Option<(usize, [usize; 2])>,
     /// In an ASCII string: its characters. In another compact one, they are `wide` bytes later.
     text: usize,
     wide: usize,
@@ -67,6 +68,38 @@ const DICTIONARY_VALUES: usize = 40;
 /// Bytes in front of the contents of a string of bytes.
 const BYTES_HEADER: usize = 32;
 
+/// The hash of a string that was never looked up.
+const UNKNOWN_HASH: u64 = u64::MAX;
+
+/// Bytes that are hashed: of more, the first and the last half of them.
+const MAX_HASHED: usize = 512;
+
+/// Hashes bytes of the interpreter.
+///
+/// # Safety
+///
+/// There are so many bytes at the address.
+#[inline]
+unsafe fn hash_bytes(at: usize, len: usize, seed: u64) -> u64 {
+    let (mut sum, mut factor) = (0u64, 0x9e37_79b9_7f4a_7c15_u64);
+    // A sum of products, since these do not wait for each other.
+    let mut add = |word: u64| {
+        sum = sum.wrapping_add(word.wrapping_mul(factor));
+        factor = factor.wrapping_add(0xadd1_fd70_ccb3_fb26);
+    };
+    let (first, last) =
+        if len <= MAX_HASHED { (len & !7, len & !7) } else { (MAX_HASHED / 2, (len & !7) - MAX_HASHED / 2) };
+    for offset in (0..first).step_by(8).chain((last..len & !7).step_by(8)) {
+        // SAFETY: the caller's promise.
+        add(unsafe { load(at, offset) });
+    }
+    for offset in len & !7..len {
+        // SAFETY: the caller's promise.
+        add(u64::from(unsafe { load::<u8>(at, offset) }));
+    }
+    hash(sum, seed, len as u64)
+}
+
 /// The layout of a version.
 fn layout_of(minor: u32) -> Option<Layout> {
     // Since 3.12, code has a version of its own, which is never reused.
@@ -83,7 +116,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
         file: 112,
         name: 128,
         guards: &[88],
-        lines: None,
+        contents: None,
         text: 40,
         wide: 16,
         attributes: Attributes::Inline(24),
@@ -102,7 +135,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             file: 104,
             name: 112,
             guards: &[120, 104, 112, 40, 48, 56],
-            lines: Some(120),
+            contents: Some((120, [104, 112])),
             text: 48,
             wide: 24,
             attributes: Attributes::Dictionary(288),
@@ -114,7 +147,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             instructions: Some(184),
             owner: None,
             guards: &[136, 112, 128, 72, 24, 32],
-            lines: Some(136),
+            contents: Some((136, [112, 128])),
             text: 48,
             wide: 24,
             attributes: Attributes::Unknown,
@@ -301,7 +334,7 @@ impl Python {
                 walk.key = hash(walk.op as u64, text_hash, 1);
             }
         }
-        let key = hash(code as u64 ^ fingerprint, position as u64, 2);
+        let key = hash(code as u64 ^ self.identity(code, fingerprint), position as u64, 2);
         walk.frames[walk.len] = Frame { code, position, key };
         walk.len += 1;
         walk.key = hash(key, walk.key, 3);
@@ -328,7 +361,7 @@ impl Python {
         let sum = words
             .fold(code as u64, |sum, &offset| sum.rotate_left(21) ^ unsafe { load::<u64>(code, offset) });
         // SAFETY: a string of bytes has its size and, after its header, at least so many bytes of memory.
-        let lines = self.layout.lines.map_or(0, |offset| unsafe {
+        let lines = self.layout.contents.map_or(0, |(offset, _)| unsafe {
             let lines: usize = load(code, offset);
             if lines == 0 {
                 0
@@ -337,6 +370,36 @@ impl Python {
             }
         });
         sum ^ lines.rotate_left(7)
+    }
+
+    /// What distinguishes code from all that was at its address before, also from such that differs in a line or a letter only.
+    #[inline]
+    fn identity(&self, code: usize, fingerprint: u64) -> u64 {
+        let Some((lines, strings)) = self.layout.contents else { return fingerprint };
+        // SAFETY: a code object has its table of lines, a string of bytes with its size.
+        let mut identity = unsafe {
+            let lines: usize = load(code, lines);
+            if lines == 0 {
+                fingerprint
+            } else {
+                hash_bytes(lines + BYTES_HEADER, load(lines, 16), fingerprint)
+            }
+        };
+        for offset in strings {
+            // SAFETY: a code object has these strings; what of a string is read is there in all of them.
+            let (text, text_hash) = unsafe {
+                let text: usize = load(code, offset);
+                (text, if text == 0 { 0 } else { load::<u64>(text, 24) })
+            };
+            identity = match text_hash {
+                UNKNOWN_HASH => self.characters(text).map_or(identity, |(first, len, bytes)| {
+                    // SAFETY: these are the string's characters.
+                    unsafe { hash_bytes(first, len * bytes, identity) }
+                }),
+                known => hash(known, identity, 5),
+            };
+        }
+        identity
     }
 
     #[inline]
@@ -428,20 +491,23 @@ impl Python {
         self.text(unsafe { load(code, offset) }, room)
     }
 
-    /// Copies a string of the interpreter, which never changes; the end of it, if it is too long. Empty if it is no such string.
-    fn text<'a>(&self, at: usize, room: &'a mut [u8; MAX_TEXT]) -> &'a str {
+    /// The characters of a string of the interpreter: address, number, and bytes of each. `None` if it is no such string.
+    fn characters(&self, at: usize) -> Option<(usize, usize, usize)> {
         // SAFETY: what code refers to is an object, and what this type has is a string.
         let (len, state) = unsafe {
             if at == 0 || load::<usize>(at, 8) != self.text_type {
-                return "";
+                return None;
             }
             (load::<usize>(at, 16), load::<u32>(at, 32))
         };
         let (bytes, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
-        if !is_compact || !matches!(bytes, 1 | 2 | 4) {
-            return "";
-        }
         let first = at + self.layout.text + if is_ascii { 0 } else { self.layout.wide };
+        (is_compact && matches!(bytes, 1 | 2 | 4)).then_some((first, len, bytes as usize))
+    }
+
+    /// Copies a string of the interpreter, which never changes; the end of it, if it is too long. Empty if it is no such string.
+    fn text<'a>(&self, at: usize, room: &'a mut [u8; MAX_TEXT]) -> &'a str {
+        let Some((first, len, bytes)) = self.characters(at) else { return "" };
         let mut begin = MAX_TEXT;
         for n in (0..len).rev() {
             // SAFETY: the string has `len` characters of this size.

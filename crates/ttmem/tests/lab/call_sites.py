@@ -2,6 +2,7 @@
 
     call_sites.py walk CHECKS      reads them at calls of ctypes: needs no ttnn
     call_sites.py ttnn CHECKS      reads them at allocations of stock ttnn
+    call_sites.py flood LINES TTMEM  allocates in so many different lines of files with strange names
     call_sites.py ops TTMEM        runs every operation of ops.py and compares what `TTMEM dump` calls its outputs and programs
 
 The first two run code of every kind in four threads, until each has made its part of the checks, and print `checked N wrong N missing N`
@@ -125,13 +126,18 @@ def through_c(check):
 
 
 def fresh_code(check, n):
-    """Code that is made, runs and is freed, so that the next takes its address: at another line, under another name, of another file."""
+    """Code that is made, runs and is freed, so that the next takes its address: of another file, under another name, at another line."""
     lines = "\n" * (n % 7)
     space = {"check": check}
-    code = compile(f"{lines}def made_{n % 3}():\n{lines}    check()\nmade_{n % 3}()\n", f"<made {n % 5}>", "exec")
+    name = f"made_{n * 7919 % 100003:06}"
+    code = compile(f"{lines}def {name}():\n{lines}    check()\n{name}()\n", f"<{name}>", "exec")
     exec(code, space)
+    # Code that differs in its file only, and in a late line only.
+    exec(compile("check()", f"<{name} again>", "exec"), space)
+    body = "\n".join(["pass"] * 8 + [""] * (n % 3) + ["check()"] + [""] * (3 - n % 3) + ["pass"])
+    exec(compile(body, "<again>", "exec"), space)
     exec(f"{lines}check()", {"check": check})
-    eval(compile("(lambda: check())()", f"<eval {n % 2}>", "eval"), {"check": check})
+    eval(compile("(lambda: check())()", f"<eval {name}>", "eval"), {"check": check})
 
 
 def in_every_way(check):
@@ -153,6 +159,14 @@ def in_every_way(check):
         through_c(check)
         for k in range(3):
             fresh_code(check, n + k)
+
+
+def in_fresh_code(check):
+    """Nothing else comes between, so that all addresses are used again."""
+    n = 0
+    while not check.done:
+        n += 1
+        exec(compile("check()\n" * 3, f"/m/{n:06}.py", "exec"), {"check": check})
 
 
 def interpret_in_another():
@@ -213,8 +227,6 @@ def tensors_in(value):
 
 
 def name_ops(ttmem):
-    import json
-    import subprocess
     import time
 
     import ttnn
@@ -245,14 +257,12 @@ def name_ops(ttmem):
                 # What an operation returns may be one of its arguments.
                 if where not in before:
                     expected[where] = (name, list(words), tensor)
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    ask = lambda *arguments: json.loads(subprocess.check_output([ttmem, "dump", *arguments, "--json", "--local"], env=environment))
-    found = {(it["space"], it["id"]): it.get("op") for it in ask()["allocations"]}
+    found = {(it["space"], it["id"]): it.get("op") for it in run_ttmem(ttmem, "dump")["allocations"]}
     wrong = [(name, words, found.get(where)) for where, (name, words, _) in expected.items() if found.get(where) not in words[-1:]]
     # The agent's own thread names operations after their first use.
     end = time.monotonic() + 60
     while True:
-        programs = ask("--programs")["programs"]
+        programs = run_ttmem(ttmem, "dump", "--programs")["programs"]
         unnamed = [it for it in programs if not it.get("kernels")]
         if not unnamed or time.monotonic() > end:
             break
@@ -265,9 +275,69 @@ def name_ops(ttmem):
     print(sorted({it["name"] for it in programs}))
 
 
+def run_ttmem(ttmem, *arguments):
+    import json
+    import subprocess
+
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return json.loads(subprocess.check_output([ttmem, *arguments, "--json", "--local"], env=environment))
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def flood(lines, ttmem):
+    """Prints `named N left_out N grown N`: buffers with the right file and line, definitions without space, and bytes of this process."""
+    import ttnn
+
+    device = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
+    empty = functools.partial(ttnn.empty, ttnn.Shape((32, 32)), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
+    kept = {}
+
+    def keep_at(file, line):
+        space = {"empty": empty}
+        exec(compile("\n" * (line - 1) + "kept = empty()", file, "exec"), space)
+        # Of a long name, its end is kept.
+        end = os.fsencode(file)[-1024:].decode(errors="ignore")
+        kept[hex(space["kept"].buffer_address())] = end, line, space["kept"]
+
+    names = ["/m/été/模型.py", "/m/\N{SNAKE}.py", "/" + "n" * 4095 + ".py", "/" + "é" * 2047 + ".py", "line\nbreak\x1b[31m.py", "<string>", "x"]
+    for number, name in enumerate(names):
+        keep_at(name, 7 + number)
+    size, before = os.path.getsize(segment()), resident()
+    code = "\n".join(["free(empty())"] * 1000)
+    for number in range(lines // 1000):
+        exec(compile(code, f"/m/{number}.py", "exec"), {"empty": empty, "free": ttnn.deallocate})
+    grown = resident() - before
+    assert os.path.getsize(segment()) == size, "the segment has grown"
+    # Lines that are known stay known, and an unknown one is no other.
+    for number, name in enumerate(names):
+        keep_at(name, 7 + number)
+    keep_at("/m/late.py", 1)
+    found = {it["id"]: it for it in run_ttmem(ttmem, "dump")["allocations"]}
+    named = 0
+    for address, (file, line, _) in kept.items():
+        it = found[address]
+        if file == "/m/late.py" and it.get("file") is None:
+            continue
+        assert (it.get("file"), it.get("line")) == (file, line), (file, line, it)
+        named += 1
+    (process,) = (it for it in run_ttmem(ttmem)["processes"] if it["pid"] == os.getpid())
+    print(f"named {named} left_out {process['tracker']['left_out']} grown {grown}")
+
+
+def segment():
+    (name,) = (name for name in os.listdir(os.environ["TTMEM_SHM_DIR"]) if name.startswith(f"ttmem.{os.getpid()}."))
+    return os.path.join(os.environ["TTMEM_SHM_DIR"], name)
+
+
 def main():
     if sys.argv[1] == "ops":
         return name_ops(sys.argv[2])
+    if sys.argv[1] == "flood":
+        return flood(int(sys.argv[2]), sys.argv[3])
     kind, wanted = sys.argv[1], int(sys.argv[2])
     allocate = None
     if kind == "ttnn":
@@ -285,6 +355,8 @@ def main():
     checkers.extend(disturb(allocate, checkers[:4]))
     for it in threads:
         it.join()
+    checkers.append(Checker(allocate, wanted // 10))
+    in_fresh_code(checkers[-1])
     if kind == "walk":
         interpret_in_another()
     print(*(f"{name} {sum(getattr(it, name) for it in checkers)}" for name in ("checked", "wrong", "missing")))

@@ -75,6 +75,19 @@ fn lines_of_allocations_equal_those_of_the_interpreter() {
     expect_all_equal(&run_script(command, &["ttnn", "100000"]), 100_000);
 }
 
+#[test]
+fn very_many_lines_are_bounded_and_never_mixed_up() {
+    let lines = if std::env::var_os("TTMEM_LONG").is_some() { 1_000_000 } else { 50_000 };
+    let folder = memory_folder();
+    let command = tracked_command("n150", folder.path(), &[python(TTNN).to_str().unwrap(), &script()]);
+    let printed = run_script(command, &["flood", &lines.to_string(), exe().to_str().unwrap()]);
+    let figures = figures(&printed, "named ");
+    assert!(figures["named0"] >= 14, "{printed}");
+    // Of most lines, the frame and the call site have no space.
+    assert!(figures["left_out1"] > lines && figures["left_out1"] <= 2 * lines, "{printed}");
+    assert!(figures["grown2"] < 32 << 20, "{printed}");
+}
+
 fn expect_named_operations(version: &str) {
     let folder = memory_folder();
     let command = tracked_command("n150", folder.path(), &[python(version).to_str().unwrap(), &script()]);
