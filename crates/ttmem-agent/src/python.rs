@@ -43,14 +43,22 @@ struct Layout {
     name: usize,
     /// In code: words that differ if code is freed and other code made at its address.
     guards: &'static [usize],
-    /// In code: what may differ where all of these words are equal, as memory is reused: its table of lines, a string of bytes, and
-    /// strings. `None` if the words are never equal.
-    contents: Option<(usize, [usize; 2])>,
+    /// In code: where its lines begin, its table of lines and two strings. These may differ where all of the words above are equal, as
+    /// memory is reused. `None` if the words are never equal.
+    contents: Option<Contents>,
     /// In an ASCII string: its characters. In another compact one, they are `wide` bytes later.
     text: usize,
     wide: usize,
     /// How an instance has its attributes.
     attributes: Attributes,
+}
+
+/// Offsets in code of what is shown of it.
+#[derive(Clone, Copy)]
+struct Contents {
+    first_line: usize,
+    lines: usize,
+    strings: [usize; 2],
 }
 
 /// Where the attributes of an instance are.
@@ -74,30 +82,30 @@ const UNKNOWN_HASH: u64 = u64::MAX;
 /// Bytes that are hashed: of more, the first and the last half of them.
 const MAX_HASHED: usize = 512;
 
-/// Hashes bytes of the interpreter.
+/// Sums up bytes of the interpreter, so that sums of other bytes differ. It is no hash, but the products do not wait for each other.
 ///
 /// # Safety
 ///
-/// There are so many bytes at the address.
+/// There are so many bytes at the address, and at least eight.
 #[inline]
-unsafe fn hash_bytes(at: usize, len: usize, seed: u64) -> u64 {
-    let (mut sum, mut factor) = (0u64, 0x9e37_79b9_7f4a_7c15_u64);
-    // A sum of products, since these do not wait for each other.
+unsafe fn sum_bytes(at: usize, len: usize) -> u64 {
+    let (mut sum, mut factor) = (len as u64, 0x9e37_79b9_7f4a_7c15_u64);
     let mut add = |word: u64| {
-        sum = sum.wrapping_add(word.wrapping_mul(factor));
         factor = factor.wrapping_add(0xadd1_fd70_ccb3_fb26);
+        sum = sum.wrapping_add((word ^ factor).wrapping_mul(factor));
     };
-    let (first, last) =
-        if len <= MAX_HASHED { (len & !7, len & !7) } else { (MAX_HASHED / 2, (len & !7) - MAX_HASHED / 2) };
-    for offset in (0..first).step_by(8).chain((last..len & !7).step_by(8)) {
-        // SAFETY: the caller's promise.
-        add(unsafe { load(at, offset) });
+    // SAFETY: the caller's promise.
+    let word = |offset: usize| unsafe { load::<u64>(at, offset) };
+    if len < 8 {
+        add(word(0) & ((1 << (8 * len)) - 1));
+        return sum;
     }
-    for offset in len & !7..len {
-        // SAFETY: the caller's promise.
-        add(u64::from(unsafe { load::<u8>(at, offset) }));
+    let (first, last) = if len <= MAX_HASHED { (len, len) } else { (MAX_HASHED / 2, len - MAX_HASHED / 2) };
+    for offset in (0..first - 7).step_by(8).chain((last..len - 7).step_by(8)) {
+        add(word(offset));
     }
-    hash(sum, seed, len as u64)
+    add(word(len - 8));
+    sum
 }
 
 /// The layout of a version.
@@ -135,7 +143,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             file: 104,
             name: 112,
             guards: &[120, 104, 112, 40, 48, 56],
-            contents: Some((120, [104, 112])),
+            contents: Some(Contents { first_line: 40, lines: 120, strings: [104, 112] }),
             text: 48,
             wide: 24,
             attributes: Attributes::Dictionary(288),
@@ -147,7 +155,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             instructions: Some(184),
             owner: None,
             guards: &[136, 112, 128, 72, 24, 32],
-            contents: Some((136, [112, 128])),
+            contents: Some(Contents { first_line: 72, lines: 136, strings: [112, 128] }),
             text: 48,
             wide: 24,
             attributes: Attributes::Unknown,
@@ -196,8 +204,15 @@ enum Class {
 pub(crate) struct Frame {
     code: usize,
     position: i32,
-    /// Identifies both.
-    pub(crate) key: u64,
+    /// Distinguishes the code from other code, with its address.
+    identity: u64,
+}
+
+impl Frame {
+    /// Identifies code and position.
+    pub(crate) fn key(&self) -> u64 {
+        hash(self.code as u64 ^ self.identity, self.position as u64, 2)
+    }
 }
 
 /// The frames from the program's innermost line outwards, at most so many.
@@ -306,6 +321,7 @@ impl Python {
             // SAFETY: as above.
             frame = unsafe { load(frame, layout.back) };
         }
+        walk.key = hash(walk.key, walk.len as u64, 3);
         (walk.len > 0).then_some(walk)
     }
 
@@ -317,9 +333,8 @@ impl Python {
         if self.layout.first_traceable.is_some_and(is_before) {
             return;
         }
-        let fingerprint = self.fingerprint(code);
         if walk.len == 0 {
-            match self.class_of(code, fingerprint) {
+            match self.class_of(code) {
                 Class::Program => {}
                 Class::Library => return,
                 Class::Operation => {
@@ -334,10 +349,13 @@ impl Python {
                 walk.key = hash(walk.op as u64, text_hash, 1);
             }
         }
-        let key = hash(code as u64 ^ self.identity(code, fingerprint), position as u64, 2);
-        walk.frames[walk.len] = Frame { code, position, key };
+        let identity = self.identity(code);
+        walk.frames[walk.len] = Frame { code, position, identity };
         walk.len += 1;
-        walk.key = hash(key, walk.key, 3);
+        // The whole walk is hashed at its end; until then, each frame changes what follows in one step.
+        let place =
+            (code as u64 ^ identity).wrapping_add((position as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
+        walk.key = (walk.key.rotate_left(23) ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     /// The position of a frame in its code, in bytes.
@@ -353,58 +371,50 @@ impl Python {
         }
     }
 
-    /// What distinguishes code from other code that was at its address before.
+    /// What usually distinguishes code from other code that was at its address before.
     #[inline]
     fn fingerprint(&self, code: usize) -> u64 {
         let words = self.layout.guards.iter();
         // SAFETY: the fields of a code object, as this version lays it out.
-        let sum = words
-            .fold(code as u64, |sum, &offset| sum.rotate_left(21) ^ unsafe { load::<u64>(code, offset) });
-        // SAFETY: a string of bytes has its size and, after its header, at least so many bytes of memory.
-        let lines = self.layout.contents.map_or(0, |(offset, _)| unsafe {
-            let lines: usize = load(code, offset);
-            if lines == 0 {
-                0
-            } else {
-                load::<u64>(lines, BYTES_HEADER) ^ load::<u64>(lines, 16).rotate_left(32)
-            }
-        });
-        sum ^ lines.rotate_left(7)
+        words.fold(code as u64, |sum, &offset| sum.rotate_left(21) ^ unsafe { load::<u64>(code, offset) })
     }
 
     /// What distinguishes code from all that was at its address before, also from such that differs in a line or a letter only.
     #[inline]
-    fn identity(&self, code: usize, fingerprint: u64) -> u64 {
-        let Some((lines, strings)) = self.layout.contents else { return fingerprint };
-        // SAFETY: a code object has its table of lines, a string of bytes with its size.
-        let mut identity = unsafe {
-            let lines: usize = load(code, lines);
-            if lines == 0 {
-                fingerprint
-            } else {
-                hash_bytes(lines + BYTES_HEADER, load(lines, 16), fingerprint)
-            }
-        };
-        for offset in strings {
-            // SAFETY: a code object has these strings; what of a string is read is there in all of them.
-            let (text, text_hash) = unsafe {
+    fn identity(&self, code: usize) -> u64 {
+        let Some(contents) = self.layout.contents else { return self.fingerprint(code) };
+        // SAFETY: the fields of a code object, as this version lays it out.
+        let (first_line, lines) =
+            unsafe { (load::<u32>(code, contents.first_line), load::<usize>(code, contents.lines)) };
+        let mut sum = u64::from(first_line).rotate_left(40);
+        if lines != 0 {
+            // SAFETY: a string of bytes has its size, and after its header at least a word of memory.
+            sum = sum.wrapping_add(unsafe { sum_bytes(lines + BYTES_HEADER, load(lines, 16)) });
+        }
+        for (offset, factor) in
+            contents.strings.into_iter().zip([0xd6e8_feb8_6659_fd93_u64, 0xa076_1d64_78bd_642f])
+        {
+            // SAFETY: a code object has these strings, and a string has its hash.
+            let (text, hash) = unsafe {
                 let text: usize = load(code, offset);
                 (text, if text == 0 { 0 } else { load::<u64>(text, 24) })
             };
-            identity = match text_hash {
-                UNKNOWN_HASH => self.characters(text).map_or(identity, |(first, len, bytes)| {
-                    // SAFETY: these are the string's characters.
-                    unsafe { hash_bytes(first, len * bytes, identity) }
-                }),
-                known => hash(known, identity, 5),
-            };
+            let part = if hash == UNKNOWN_HASH { self.sum_text(text) } else { hash };
+            sum = sum.wrapping_add(part.wrapping_mul(factor));
         }
-        identity
+        sum
+    }
+
+    /// The sum of a string whose hash is unknown.
+    #[cold]
+    fn sum_text(&self, text: usize) -> u64 {
+        // SAFETY: these are the string's characters; the memory of a string has at least a word for them.
+        self.characters(text).map_or(0, |(first, len, bytes)| unsafe { sum_bytes(first, len * bytes) })
     }
 
     #[inline]
-    fn class_of(&self, code: usize, fingerprint: u64) -> Class {
-        let tag = hash(code as u64, fingerprint, 4) & !3;
+    fn class_of(&self, code: usize) -> Class {
+        let tag = hash(code as u64, self.fingerprint(code), 4) & !3;
         let known = &KNOWN_CLASSES[(tag >> 48) as usize % CLASSES];
         let word = known.load(Ordering::Relaxed);
         if word & !3 == tag {

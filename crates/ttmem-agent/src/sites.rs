@@ -203,8 +203,8 @@ fn define<const MOST: usize>(python: &Python, walk: &Walk<MOST>, parts: &SitePar
     };
     let mut numbers = [0; MOST];
     for (number, frame) in numbers.iter_mut().zip(walk.frames()) {
-        *number =
-            FRAMES.find_or_define(hash(frame.key, generation(tracker()), 7), || define_frame(python, frame));
+        *number = FRAMES
+            .find_or_define(hash(frame.key(), generation(tracker()), 7), || define_frame(python, frame));
     }
     let numbers = &numbers[..walk.frames().len()];
     let is_known = !numbers.contains(&0);
