@@ -44,14 +44,17 @@ fn shapes_never_take_the_space_of_lines() {
     let tracker = Tracker::new(&Options::default().folder(folder.path().to_str().unwrap()));
     let device = tracker.define_devices(&[0]).unwrap();
     let shapes: u32 = 100_000;
+    let repeats = if std::env::var_os("TTMEM_LONG").is_some() { 100 } else { 1 };
     let mut last = Vec::new();
     for n in 0..shapes {
         let line = n % 100 + 1;
         let tensor = Tensor::new(&[n + 1, 32]).data_type(DataType::Bfloat16);
         let site = CallSite::new("model.py", line).function("forward").op("ttnn.add").tensor(tensor);
         let site = tracker.define_call_site(&site).unwrap();
-        tracker.alloc(&Buffer::new(device, Space::Dram, 0x1000, 64).site(site)).unwrap();
-        tracker.free(device, Space::Dram, 0x1000).unwrap();
+        for _ in 0..repeats {
+            tracker.alloc(&Buffer::new(device, Space::Dram, 0x1000, 64).site(site)).unwrap();
+            tracker.free(device, Space::Dram, 0x1000).unwrap();
+        }
         if n >= shapes - 100 {
             last.push(site.get());
         }
