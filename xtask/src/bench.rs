@@ -13,6 +13,7 @@ mod machine;
 mod model;
 mod pure;
 mod python;
+pub(crate) mod run;
 pub(crate) mod segment;
 mod threads;
 mod workload;
@@ -28,8 +29,10 @@ use ttmem_testkit::{Client, Server};
 use ttmem_wire::legacy::Vintage;
 
 /// Groups of figures that can be measured alone.
-pub(crate) const GROUPS: [&str; 11] =
-    ["agent", "model", "c", "segment", "threads", "ingest", "core", "machine", "daemon", "frame", "python"];
+pub(crate) const GROUPS: [&str; 12] = [
+    "agent", "model", "c", "segment", "threads", "run", "ingest", "core", "machine", "daemon", "frame",
+    "python",
+];
 
 /// A line of the table.
 pub(crate) struct Figure {
@@ -97,6 +100,9 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     }
     if wanted("threads") {
         figures.extend(threads::figures()?);
+    }
+    if wanted("run") {
+        figures.extend(run::figures(&exe)?);
     }
     if wanted("ingest") {
         figures.push(segment::ingest()?);

@@ -54,7 +54,7 @@ With stock ttnn on simulated devices:
 Long forms:
   bench [GROUP] [--json]
                      figures against their budgets, in release; GROUP is one of agent, model, c, segment, threads,
-                     ingest, core, machine, daemon, frame, python
+                     run, ingest, core, machine, daemon, frame, python
   truth [NAME…]      compare readers with writers: threads, 1,000 kills, restarts; in release
   fuzz [SECONDS]     run every fuzz target for so long (default 60)
   mutants [ARG…]     run cargo-mutants with these arguments, as `-f crates/ttmem-core/src/state.rs`
@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         // Processes that the benchmark starts.
         ["bench-client", ref args @ ..] => bench::load::client(args),
         ["bench-writer", folder] => bench::segment::write(folder),
+        ["bench-pace", per_second] => bench::run::pace(per_second),
         ["bench-discard", path] => bench::load::discard(Path::new(path)),
         ["lab", "--clusters"] => lab::list_clusters(),
         ["lab", "--test", ref names @ ..] => lab::test(&[lab::TTNN, lab::OLDER, lab::OLDEST], names),
