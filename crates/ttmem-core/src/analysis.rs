@@ -12,6 +12,7 @@ mod cores;
 mod findings;
 mod footprint;
 mod free_space;
+mod leaks;
 mod peaks;
 mod plan;
 mod postmortem;

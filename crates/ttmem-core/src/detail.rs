@@ -48,6 +48,9 @@ pub struct Detail {
     /// Usage by call site and operation.
     #[serde(skip_serializing_if = "is_default")]
     pub sites: bool,
+    /// Call sites that leak.
+    #[serde(skip_serializing_if = "is_default")]
+    pub leaks: bool,
     /// Each process's use of the host's CPU and memory, and its parent.
     #[serde(skip_serializing_if = "is_default")]
     pub host: bool,
@@ -69,6 +72,7 @@ impl Detail {
         core: None,
         blocks: None,
         sites: false,
+        leaks: false,
         host: false,
     };
 }

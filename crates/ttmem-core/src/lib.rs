@@ -18,6 +18,7 @@ mod core_set;
 pub mod detail;
 mod event_log;
 mod faults;
+mod growth;
 mod history;
 pub mod input;
 mod label;

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ttmem_types::{FailureKind, FindingKind, Severity};
 
-pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, Origin, SiteUsage};
+pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, Leak, Origin, SiteUsage};
 pub use block::{Block, BlockMap, BlockState};
 pub use cores::{
     Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval,
@@ -84,6 +84,9 @@ pub struct Snapshot {
     /// Usage of buffers by process, devices, space, call site and operation, largest first, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sites: Option<Vec<SiteUsage>>,
+    /// Call sites that leak, largest first, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub leaks: Option<Vec<Leak>>,
     /// How the snapshot was made.
     pub health: Health,
 }

@@ -295,11 +295,7 @@ impl State {
                 Outcome::Noted
             }
             Input::Mark(mark) => {
-                if let Some(process) = self.processes.get_mut(&by.id) {
-                    // The segments of one process are read one after the other.
-                    let is_older = process.last_mark.is_some_and(|last| last.at > mark.at);
-                    process.last_mark = if is_older { process.last_mark } else { Some(mark) };
-                }
+                self.mark(by.id, mark);
                 Outcome::Noted
             }
             Input::Fault(report) => self.fault(by, report),

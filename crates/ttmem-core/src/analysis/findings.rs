@@ -165,11 +165,12 @@ impl Figures<'_> {
     }
 
     /// Findings about processes.
-    pub(super) fn judge_processes(&mut self, findings: &mut Vec<Finding>) {
+    pub(super) fn judge_processes(&mut self, findings: &mut Vec<Finding>, clock: Clock) {
         let state = self.state;
         for (id, process) in &state.processes {
             self.judge_traces(*id, process, findings);
             self.judge_programs(*id, process, findings);
+            self.judge_growth(*id, process, findings, clock);
             for (&(allocator, space), audit) in &process.audits {
                 if !audit.theirs.quiet || audit.drift.is_zero() {
                     continue;
@@ -198,7 +199,8 @@ impl Figures<'_> {
             }
             for (&(scope, space, _), &pool) in &process.pools {
                 let growth = self.state.ledger.pool(pool).growth;
-                if growth.rounds >= GROWTH_ROUNDS {
+                // Marks say more than time does.
+                if growth.rounds >= GROWTH_ROUNDS && !process.growth.is_followed() {
                     let label = self.state.label_of(*id);
                     let text = format!(
                         "{label}: {} grew by {} in {} s without shrinking; possible leak",

@@ -66,6 +66,7 @@ impl Figures<'_> {
             name: process.info.name.clone(),
             exited,
             spaces: pools.iter().map(space).collect(),
+            leaks: self.leaks_of(id, process, clock),
             failures: process.failure_count,
             audits: process.compared.iter().sum(),
             audits_with_drift: process.compared[1],

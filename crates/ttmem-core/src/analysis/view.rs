@@ -55,6 +55,7 @@ impl Figures<'_> {
                     name: process.sites.name(mark.name).cloned(),
                     number: mark.number,
                     at: clock.wall(mark.at),
+                    compared: process.growth.marks(),
                 }),
                 programs: detail.programs.then(|| self.programs_of(id, process, clock, full)),
                 ..self.describe_process(id, process, plan.shares_of(id), &groups, full)
@@ -86,7 +87,7 @@ impl Figures<'_> {
             });
         }
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
-        self.judge_processes(&mut findings);
+        self.judge_processes(&mut findings, clock);
         self.judge_counters(&mut findings);
         findings.extend(state.faults.iter().map(|(subject, tally)| {
             let label = subject.process.map(|id| state.label_of(id));
@@ -112,6 +113,7 @@ impl Figures<'_> {
             core_allocations: detail.core.as_ref().and_then(|query| self.core_allocations(query)),
             block_maps: detail.blocks.as_ref().map(|query| self.block_maps(query)),
             sites: detail.sites.then(|| self.site_usages()),
+            leaks: detail.leaks.then(|| self.leaks(clock)),
             health: Health {
                 source: "local".into(),
                 live_records: self.state.ledger.live() as u64,

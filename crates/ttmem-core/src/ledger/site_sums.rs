@@ -26,6 +26,15 @@ impl Held {
         self.allocated += other.allocated;
     }
 
+    /// What this sum has more than another one.
+    pub(crate) fn less(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(other.count),
+            requested: self.requested.saturating_sub(other.requested),
+            allocated: self.allocated.saturating_sub(other.allocated),
+        }
+    }
+
     fn subtract(&mut self, entry: &Entry) {
         self.count -= 1;
         self.requested -= entry.requested;

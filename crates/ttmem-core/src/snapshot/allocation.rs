@@ -142,6 +142,42 @@ pub struct SiteUsage {
     pub peak_bytes: Option<u64>,
 }
 
+/// Buffers that one line allocates by one operation, and that only grow between marks of a process: a leak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leak {
+    /// As [`super::Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`super::Process::reported_pid`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported_pid: Option<i64>,
+    /// [`super::Device::index`]es that hold them.
+    pub indexes: Vec<u32>,
+    /// Memory space.
+    pub space: Space,
+    /// The call site; `null`: unknown.
+    pub site_name: Option<String>,
+    /// What is known about it. The tensor is that of one of the buffers.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Name of the marks; `null` if there was no space for it.
+    pub mark: Option<String>,
+    /// Intervals between marks since the number of buffers last fell.
+    pub intervals: u32,
+    /// Those in which it grew.
+    pub grown_intervals: u32,
+    /// Buffers more than at the beginning of these intervals.
+    pub grown_count: u64,
+    /// Allocated bytes per device more than then.
+    pub grown_bytes: u64,
+    /// Buffers at the last mark.
+    pub count: u64,
+    /// Their allocated bytes per device.
+    pub used_bytes: u64,
+    /// When these intervals began.
+    pub since: Timestamp,
+}
+
 /// Every live allocation: what `ttmem dump --json` prints, and a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -79,6 +79,9 @@ pub struct Mark {
     pub number: Option<u64>,
     /// When it was marked.
     pub at: Timestamp,
+    /// Marks so far that were compared with each other, of the name with the most of them: call sites that leak are found from 10 on.
+    #[serde(default)]
+    pub compared: u32,
 }
 
 /// What a process uses of the host, and its place in the process tree.

@@ -1,6 +1,6 @@
 //! What the processes of a run allocated: what `ttmem run` prints when its program ends.
 
-use super::{Origin, PostMortem, Tracker};
+use super::{Leak, Origin, PostMortem, Tracker};
 use crate::words::Space;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,9 @@ pub struct ProcessReport {
     pub exited: bool,
     /// Its buffers by devices and space.
     pub spaces: Vec<SpaceReport>,
+    /// Call sites that leaked, largest first.
+    #[serde(default)]
+    pub leaks: Vec<Leak>,
     /// Allocations that failed.
     pub failures: u64,
     /// Comparisons with the runtime's own statistics.

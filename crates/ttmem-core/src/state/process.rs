@@ -2,6 +2,7 @@
 
 use super::PastPool;
 use crate::core_set::CoreSet;
+use crate::growth::Growth;
 use crate::input::{Allocator, Audit, Banks, Failure, Mark, Process, Trace, Tracked};
 use crate::ledger::PoolId;
 use crate::pairs;
@@ -30,6 +31,8 @@ pub(crate) struct ProcessState {
     pub(crate) past: Vec<PastPool>,
     pub(crate) tracked: Option<Tracked>,
     pub(crate) last_mark: Option<Mark>,
+    /// Growth of its call sites between marks.
+    pub(crate) growth: Growth,
     /// The best basis of its reports.
     pub(crate) basis: Basis,
     /// Chips that it has open, according to the kernel.
@@ -125,6 +128,7 @@ impl ProcessState {
             past: Vec::new(),
             tracked: None,
             last_mark: None,
+            growth: Growth::default(),
             basis,
             opened: BTreeSet::new(),
             lost: 0,
