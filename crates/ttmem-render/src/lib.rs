@@ -21,6 +21,7 @@ pub mod format;
 pub mod group;
 pub mod holder;
 pub mod label;
+pub mod leaks;
 pub mod other_cores;
 mod page;
 pub mod postmortem;

@@ -3,7 +3,7 @@
 use crate::format::{percent, plural, ranges, share, size, truncate};
 use crate::site::describe_site;
 use crate::text_page::{Line, TextPage};
-use crate::{Tone, postmortem};
+use crate::{Tone, leaks, postmortem};
 use std::fmt::Write as _;
 use ttmem_core::snapshot::{FullestCore, HeldBySite, ProcessReport, RunEnd, RunReport, SpaceReport};
 
@@ -13,6 +13,8 @@ const MAX_SITES: usize = 3;
 const MAX_PROCESSES: usize = 4;
 /// Characters of a program's name: one without an operation is a list of kernels.
 const MAX_NAME: usize = 40;
+/// Leaks that are described.
+const MAX_LEAKS: usize = 3;
 /// Failures that are described.
 const MAX_FAILURES: usize = 2;
 
@@ -35,6 +37,10 @@ pub fn page(report: &RunReport, width: usize) -> Vec<Line> {
             &format!("{} with device memory", plural_more(more, "process", "processes")),
             Tone::Faint,
         );
+    }
+    for leak in report.processes.iter().flat_map(|process| &process.leaks).take(MAX_LEAKS) {
+        page.blank();
+        page.paragraph(&leaks::describe(leak), Tone::Warn);
     }
     if let Some(core) = &report.fullest_core {
         page.blank();

@@ -130,6 +130,12 @@ pub(crate) enum Command {
         ttmem postmortem /dev/shm/ttmem.4242.0123456789abcdef"
     )]
     Postmortem(PostMortemArgs),
+    /// Show which lines of code leak: whose buffers only grow from step to step.
+    ///
+    /// A program marks the end of each step with `ttmem.mark("step", n)`. Without a daemon, which follows all marks, processes are followed
+    /// for 10 seconds.
+    #[command(after_help = "Examples:\n  ttmem leaks\n  ttmem leaks 4242\n  ttmem leaks --for 60 --json")]
+    Leaks(LeaksArgs),
     /// Print allocations, frees, programs and failures: what happened lately, or as it happens.
     ///
     /// Events come from the segments of tracked processes, exactly, and from clients of the old protocol, through the daemon.
@@ -412,6 +418,20 @@ pub(crate) struct PostMortemArgs {
     /// Show the first failure of a process instead of its last one.
     #[arg(long)]
     pub(crate) first: bool,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LeaksArgs {
+    /// Only this process.
+    pub(crate) pid: Option<u32>,
+    /// Follow processes for SECONDS; without a daemon 10.
+    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=3600))]
+    pub(crate) duration: Option<u64>,
     /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,6 +10,7 @@ mod cores;
 mod demo;
 mod doctor;
 mod events;
+mod leaks;
 mod listing;
 mod postmortem;
 mod programs;
@@ -87,6 +88,7 @@ fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Doctor(args)) => doctor::run(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Postmortem(args)) => postmortem::run(args, &cli.sockets),
+        Some(Command::Leaks(args)) => leaks::run(args, &cli.sockets),
         Some(Command::Events(args)) => events::run(args, &cli.sockets),
         Some(Command::Serve(args)) => {
             let options = args.options(&cli.sockets)?;

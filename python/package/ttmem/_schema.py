@@ -681,6 +681,10 @@ class Mark(Record):
     """Number, such as that of the step."""
     at: datetime
     """When it was marked."""
+    compared: int
+    """Marks so far that were compared with each other, of the name with the most of them: call sites that
+    leak are found from 10 on.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1244,6 +1248,56 @@ class SiteUsage(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Leak(Record):
+    """Buffers that one line allocates by one operation, and that only grow between marks of a process: a
+    leak.
+    """
+
+    pid: int | None
+    """As ``Process.pid``."""
+    reported_pid: int | None
+    """As ``Process.reported_pid``."""
+    indexes: tuple[int, ...]
+    """``Device.index``es that hold them."""
+    space: str
+    """Memory space."""
+    site_name: str | None
+    """The call site; ``None``: unknown."""
+    file: str | None
+    """Path of the file."""
+    line: int | None
+    """Line of the file."""
+    function: str | None
+    """Function that the line is in."""
+    op: str | None
+    """Operation that the line called, or the runtime's device operation."""
+    purpose: str | None
+    """What the memory is for."""
+    tensor: str | None
+    """The tensor: data type, shape and layout."""
+    track: str | None
+    """The part of the program, if it names its parts: ``decode / attention``."""
+    stack: tuple[str, ...]
+    """The calls that led to the line, innermost first, if whole stacks are recorded."""
+    mark: str | None
+    """Name of the marks; ``None`` if there was no space for it."""
+    intervals: int
+    """Intervals between marks since the number of buffers last fell."""
+    grown_intervals: int
+    """Those in which it grew."""
+    grown_count: int
+    """Buffers more than at the beginning of these intervals."""
+    grown_bytes: int
+    """Allocated bytes per device more than then."""
+    count: int
+    """Buffers at the last mark."""
+    used_bytes: int
+    """Their allocated bytes per device."""
+    since: datetime
+    """When these intervals began."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Skipped(Record):
     """A file that was not read, and why."""
 
@@ -1307,5 +1361,7 @@ class Snapshot(Record):
     """The blocks of allocators' banks, by process, allocator and space, on request."""
     sites: tuple[SiteUsage, ...] | None
     """Usage of buffers by process, devices, space, call site and operation, largest first, on request."""
+    leaks: tuple[Leak, ...] | None
+    """Call sites that leak, largest first, on request."""
     health: Health
     """How the snapshot was made."""

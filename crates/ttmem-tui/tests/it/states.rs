@@ -86,6 +86,7 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
         core_allocations,
         block_maps: None,
         sites: None,
+        leaks: None,
         programs: Some(programs),
         schema: SCHEMA,
         at: now(),

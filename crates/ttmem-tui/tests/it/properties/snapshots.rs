@@ -322,6 +322,7 @@ impl Generator<'_> {
                 name: g.maybe(Self::text),
                 number: g.maybe(Self::number),
                 at: g.time(),
+                compared: g.byte().into(),
             }),
             programs: self.maybe(|g| g.some(3, Self::program)),
             host: self.maybe(|g| HostUsage {
@@ -390,6 +391,7 @@ impl Generator<'_> {
             core_allocations: self.maybe(Self::core_allocations),
             block_maps: None,
             sites: None,
+            leaks: None,
             health: Health::default(),
         }
     }

@@ -21,7 +21,7 @@ fn origin(n: u64, space: Space) -> Origin {
             _ => Purpose::Tensor,
         }),
         tensor: is_tensor.then(|| "bfloat16 [1, 32, 4096] tile".to_owned()),
-        track: (n % 3 == 0).then(|| "decode / attention".to_owned()),
+        track: n.is_multiple_of(3).then(|| "decode / attention".to_owned()),
         stack: match n {
             0 => [42, 188, 301].map(|line| format!("model.py:{line} (Attention.forward)")).to_vec(),
             _ => Vec::new(),

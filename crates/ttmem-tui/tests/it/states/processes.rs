@@ -41,7 +41,7 @@ pub(crate) fn process(pid: u32, name: &str, devices: &[&Device]) -> Process {
 pub(super) fn tracked_process(pid: u32, name: &str, devices: &[&Device], share: u64) -> Process {
     let mut process = process(pid, name, devices);
     (process.basis, process.complete, process.sequence) = (Basis::Exact, true, Some(48_211));
-    process.last_mark = Some(Mark { name: text("step"), number: Some(12), at: ago(3) });
+    process.last_mark = Some(Mark { name: text("step"), number: Some(12), at: ago(3), compared: 12 });
     process.tracker = Some(Tracker {
         writer: "ttmem-agent 0.1.0".to_owned(),
         runtime: text("ttnn 0.65.1"),
