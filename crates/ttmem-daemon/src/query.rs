@@ -248,6 +248,17 @@ impl QueryConnection {
                 daemon.poll_sources(RESCAN_ON_REQUEST_NS);
                 self.listing = Some(Listing::default());
             }
+            Ok(Request::Report) => {
+                daemon.reap(&[]);
+                daemon.poll_sources(RESCAN_ON_REQUEST_NS);
+                match daemon.session.answer(&Request::Report) {
+                    Ok(answer) => {
+                        self.answer.bytes.extend_from_slice(&answer);
+                        self.answer.bytes.push(b'\n');
+                    }
+                    Err(e) => self.answer_error(&e.to_string()),
+                }
+            }
             Ok(Request::Events(query)) => {
                 if let Err(why) = self.begin_events(daemon, number, query) {
                     self.answer_error(&why);

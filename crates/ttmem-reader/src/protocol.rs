@@ -1,8 +1,9 @@
 //! The query protocol: each request is one line of JSON, and so is its answer.
 //!
 //! The requests are `{"get":"snapshot"}`, with the fields of [`Detail`] for further detail, and `{"get":"allocations"}`. A
-//! list of allocations may be too large for a server's memory, so [`Listing`] writes it piece by piece. `{"get":"events"}`, with
-//! the fields of [`EventQuery`], is answered with one line for each event, and [`EVENTS_END`].
+//! list of allocations may be too large for a server's memory, so [`Listing`] writes it piece by piece. `{"get":"report"}` is answered
+//! with the peaks of processes. `{"get":"events"}`, with the fields of [`EventQuery`], is answered with one line for each event, and
+//! [`EVENTS_END`].
 
 use crate::events::EventQuery;
 use jiff::Timestamp;
@@ -26,6 +27,8 @@ pub enum Request {
     Snapshot(Detail),
     /// A [`Dump`].
     Allocations,
+    /// A [`ttmem_core::snapshot::RunReport`]: what processes allocated at their peaks and now.
+    Report,
     /// One [`ttmem_core::snapshot::MemoryEvent`] in each line.
     Events(EventQuery),
 }
@@ -175,6 +178,7 @@ mod tests {
         let detail = Detail { brief: true, cores_of: Some(3), buffers: Some(buffers), ..Detail::NONE };
         assert_eq!(read(text), Ok(Request::Snapshot(detail)));
         assert_eq!(serde_json::to_string(&Request::SNAPSHOT).unwrap(), r#"{"get":"snapshot"}"#);
+        assert_eq!(read(r#"{"get":"report"}"#), Ok(Request::Report));
         for (bad, word) in [
             (r#"{"get":"snapshot","everything":true}"#, "unknown field `everything`"),
             (r#"{"get":"snapshot","buffers":{"colour":1}}"#, "unknown field `colour`"),

@@ -342,6 +342,10 @@ impl Session {
                 while !listing.write_piece(self.state(), &mut answer) {}
                 Ok(answer)
             }
+            Request::Report => {
+                self.record_peaks();
+                serde_json::to_vec(&self.report()).map_err(Error::Answer)
+            }
             Request::Events(query) => Ok(self.recent_events(query)),
         }
     }

@@ -73,10 +73,10 @@ fn describe_place(leak: &Leak) -> String {
 /// A leak in a sentence.
 pub(crate) fn describe(leak: &Leak) -> String {
     format!(
-        "Leak in {}: {} kept {} more, {}; it grew in {}.",
+        "Leak in {}: {} kept {}, {}; it grew in {}.",
         leak.space.title(),
         describe_place(leak),
-        plural(leak.grown_count, "buffer"),
+        plural(leak.grown_count, "more buffer"),
         size(leak.grown_bytes),
         describe_rate(leak),
     )

@@ -9,6 +9,10 @@ use ttmem_core::snapshot::{FullestCore, HeldBySite, ProcessReport, RunEnd, RunRe
 
 /// Call sites that are listed of each peak.
 const MAX_SITES: usize = 3;
+/// Call sites that are listed where only peaks are shown.
+const MAX_PEAK_SITES: usize = 12;
+/// Why the buffers of a peak are unknown.
+const NOT_FOLLOWED: &str = "  Its buffers are unknown, since ttmem did not follow the process then: use `ttmem run`, the daemon or the dashboard.";
 /// Processes that are described.
 const MAX_PROCESSES: usize = 4;
 /// Characters of a program's name: one without an operation is a list of kernels.
@@ -17,6 +21,30 @@ const MAX_NAME: usize = 40;
 const MAX_LEAKS: usize = 3;
 /// Failures that are described.
 const MAX_FAILURES: usize = 2;
+
+/// The peaks of a report's processes and what they consisted of, wrapped at `width` columns. Rows of lists are not wrapped.
+pub fn peaks(report: &RunReport, width: usize) -> Vec<Line> {
+    let mut page = TextPage::new(width);
+    for process in &report.processes {
+        if !page.lines.is_empty() {
+            page.blank();
+        }
+        page.title(&label(process));
+        for space in process.spaces.iter().filter(|it| it.peak_bytes > 0) {
+            let peak = describe_peak(space);
+            match &space.at_peak {
+                Some(sites) => {
+                    add_sites(&mut page, &format!("{peak}, {:.0}", space.peak_at), sites, MAX_PEAK_SITES);
+                }
+                None => {
+                    page.list(&peak, &[], &[], 0);
+                    page.paragraph(NOT_FOLLOWED, Tone::Faint);
+                }
+            }
+        }
+    }
+    page.lines
+}
 
 /// The page of a report, wrapped at `width` columns. Rows of lists are not wrapped.
 pub fn page(report: &RunReport, width: usize) -> Vec<Line> {
@@ -96,7 +124,7 @@ fn add_process(page: &mut TextPage, process: &ProcessReport, are_many: bool) {
     for space in process.spaces.iter().filter(|it| it.peak_bytes > 0) {
         let title = describe_peak(space);
         match &space.at_peak {
-            Some(sites) => add_sites(page, &title, sites),
+            Some(sites) => add_sites(page, &title, sites, MAX_SITES),
             None => {
                 page.list(&title, &[], &[], 0);
                 page.paragraph(
@@ -118,7 +146,7 @@ fn add_process(page: &mut TextPage, process: &ProcessReport, are_many: bool) {
             size(bytes),
             plural(count, "buffer")
         );
-        add_sites(page, &title, &space.left);
+        add_sites(page, &title, &space.left, MAX_SITES);
     }
 }
 
@@ -139,7 +167,7 @@ fn devices(indexes: &[u32]) -> String {
     }
 }
 
-fn add_sites(page: &mut TextPage, title: &str, sites: &[HeldBySite]) {
+fn add_sites(page: &mut TextPage, title: &str, sites: &[HeldBySite], most: usize) {
     let all = sites.iter().map(|it| it.used_bytes).fold(0, u64::saturating_add);
     let row = |held: &HeldBySite| {
         let site = describe_site(held.site_name.as_deref(), held.origin.op.as_deref(), held.origin.purpose);
@@ -150,8 +178,8 @@ fn add_sites(page: &mut TextPage, title: &str, sites: &[HeldBySite]) {
             site.unwrap_or_else(|| "unknown".to_owned()),
         ]
     };
-    let rows: Vec<Vec<String>> = sites.iter().take(MAX_SITES).map(row).collect();
-    let more = sites.len().saturating_sub(MAX_SITES) as u64;
+    let rows: Vec<Vec<String>> = sites.iter().take(most).map(row).collect();
+    let more = sites.len().saturating_sub(most) as u64;
     page.list(title, &["SIZE", "SHARE", "COUNT", "CALL SITE"], &rows, more);
 }
 

@@ -130,6 +130,11 @@ pub(crate) enum Command {
         ttmem postmortem /dev/shm/ttmem.4242.0123456789abcdef"
     )]
     Postmortem(PostMortemArgs),
+    /// Show the peaks of processes: how much, when, and which lines of code it consisted of.
+    ///
+    /// What a peak consisted of is known where ttmem followed the process then: with `ttmem run`, the daemon, or the dashboard.
+    #[command(after_help = "Examples:\n  ttmem peak\n  ttmem peak 4242\n  ttmem peak --json")]
+    Peak(PeakArgs),
     /// Show which lines of code leak: whose buffers only grow from step to step.
     ///
     /// A program marks the end of each step with `ttmem.mark("step", n)`. Without a daemon, which follows all marks, processes are followed
@@ -418,6 +423,17 @@ pub(crate) struct PostMortemArgs {
     /// Show the first failure of a process instead of its last one.
     #[arg(long)]
     pub(crate) first: bool,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PeakArgs {
+    /// Only this process.
+    pub(crate) pid: Option<u32>,
     /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,

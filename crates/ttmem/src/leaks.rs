@@ -59,7 +59,7 @@ fn follow(args: &LeaksArgs, sockets: &Sockets) -> anyhow::Result<Option<Snapshot
     let detail = Detail { leaks: true, ..Detail::NONE };
     let mut source = open_source(sockets, true, false)?;
     let begin = Instant::now();
-    let mut is_told = false;
+    let mut is_announced = false;
     loop {
         let Some(snapshot) = answer_or_report(source.snapshot(&detail))? else { return Ok(None) };
         let is_local = snapshot.health.source == "local";
@@ -68,7 +68,7 @@ fn follow(args: &LeaksArgs, sockets: &Sockets) -> anyhow::Result<Option<Snapshot
         if begin.elapsed() >= wanted || !snapshot.processes.iter().any(|it| it.tracker.is_some()) {
             return Ok(Some(snapshot));
         }
-        if !std::mem::replace(&mut is_told, true) && io::stderr().is_terminal() {
+        if !std::mem::replace(&mut is_announced, true) && io::stderr().is_terminal() {
             let _ = writeln!(
                 io::stderr(),
                 "ttmem: following marks for {} s; the daemon (`ttmem serve`) knows all marks since it started",

@@ -12,6 +12,7 @@ mod doctor;
 mod events;
 mod leaks;
 mod listing;
+mod peak;
 mod postmortem;
 mod programs;
 mod query;
@@ -88,6 +89,7 @@ fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Doctor(args)) => doctor::run(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Postmortem(args)) => postmortem::run(args, &cli.sockets),
+        Some(Command::Peak(args)) => peak::run(args, &cli.sockets),
         Some(Command::Leaks(args)) => leaks::run(args, &cli.sockets),
         Some(Command::Events(args)) => events::run(args, &cli.sockets),
         Some(Command::Serve(args)) => {

@@ -88,7 +88,7 @@ pub struct SpaceReport {
     pub allocatable_bytes: Option<u64>,
     /// Peak of the bytes in use.
     pub peak_bytes: u64,
-    /// When that was.
+    /// When that was; if `at_peak` is `null`, when it was read.
     pub peak_at: Timestamp,
     /// The buffers at the peak by call site and operation, largest first; `null`: unknown, since no reader followed the process then.
     pub at_peak: Option<Vec<HeldBySite>>,

@@ -9,6 +9,7 @@ mod dashboard;
 mod drift;
 mod failures;
 mod intervals;
+mod leaks;
 mod more_ops;
 mod own;
 mod processes;

@@ -1,0 +1,50 @@
+//! `ttmem peak`: the largest use of each space, when that was, and which lines of code it consisted of.
+
+use crate::cli::{PeakArgs, Sockets};
+use crate::listing::print_json;
+use crate::source::{answer_or_report, open_source};
+use crate::text::Style;
+use crate::{Exit, print};
+use anyhow::Context as _;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use ttmem_core::snapshot::RunReport;
+use ttmem_reader::protocol::Request;
+use ttmem_render::{Tone, run_report};
+
+pub(crate) fn run(args: &PeakArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    let mut source = open_source(sockets, false, false)?;
+    let Some(answer) = answer_or_report(source.ask(&Request::Report))? else { return Ok(Exit::NoDaemon) };
+    let mut report: RunReport = serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
+    report.processes.retain(|process| {
+        let has_peak = process.spaces.iter().any(|space| space.peak_bytes > 0);
+        has_peak && args.pid.is_none_or(|pid| process.pid == Some(pid))
+    });
+    if report.processes.is_empty() {
+        let which = args.pid.map_or_else(|| "no process has".to_owned(), |pid| format!("pid {pid} has not"));
+        let _ = writeln!(
+            io::stderr(),
+            "ttmem: {which} reported any buffer; start programs with `ttmem run -- CMD`"
+        );
+        return Ok(Exit::NothingFound);
+    }
+    if args.json {
+        return print_json(&report, None);
+    }
+    print(format_page(&report, Style::new(args.text.ascii)).as_bytes())
+}
+
+fn format_page(report: &RunReport, style: Style) -> String {
+    // A page for a pipe is for searching, so its lines are not wrapped.
+    let width = if io::stdout().is_terminal() { style.width } else { usize::MAX };
+    let mut page = String::new();
+    for line in run_report::peaks(report, width) {
+        let text = match line.tone {
+            _ if line.is_title => style.bold(&line.text),
+            Tone::Faint => style.faint(&line.text),
+            _ => line.text,
+        };
+        let _ = writeln!(page, "{text}");
+    }
+    style.encode(page)
+}
