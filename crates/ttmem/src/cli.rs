@@ -135,6 +135,14 @@ pub(crate) enum Command {
     /// What a peak consisted of is known where ttmem followed the process then: with `ttmem run`, the daemon, or the dashboard.
     #[command(after_help = "Examples:\n  ttmem peak\n  ttmem peak 4242\n  ttmem peak --json")]
     Peak(PeakArgs),
+    /// Write live buffers by the calls that allocated them, for flame graphs.
+    ///
+    /// The output is collapsed stacks, one in each line with its bytes, which flamegraph.pl, speedscope and Perfetto read; or, with -o FILE.json,
+    /// a file for speedscope with one profile for each space. `ttmem run --stacks` records whole stacks.
+    #[command(
+        after_help = "Examples:\n  ttmem flame -o flame.json\n  ttmem flame --pid 4242 -d 0 > stacks.txt"
+    )]
+    Flame(FlameArgs),
     /// Show which lines of code leak: whose buffers only grow from step to step.
     ///
     /// A program marks the end of each step with `ttmem.mark("step", n)`. Without a daemon, which follows all marks, processes are followed
@@ -428,6 +436,42 @@ pub(crate) struct PostMortemArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) text: TextArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlameArgs {
+    /// Write to FILE instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Format [default: speedscope if FILE ends with .json, else collapsed].
+    #[arg(long, value_enum)]
+    format: Option<FlameFormat>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// Read one segment, also a crash segment.
+    #[arg(long, value_name = "FILE", conflicts_with = "local")]
+    pub(crate) segment: Option<PathBuf>,
+}
+
+impl FlameArgs {
+    pub(crate) fn format(&self) -> FlameFormat {
+        let is_json = |path: &PathBuf| path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
+        let of_file = if self.output.as_ref().is_some_and(is_json) {
+            FlameFormat::Speedscope
+        } else {
+            FlameFormat::Collapsed
+        };
+        self.format.unwrap_or(of_file)
+    }
+}
+
+/// Formats of `ttmem flame`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum FlameFormat {
+    /// One line for each stack.
+    Collapsed,
+    /// JSON for speedscope.
+    Speedscope,
 }
 
 #[derive(Debug, Args)]

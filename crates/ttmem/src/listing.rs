@@ -1,6 +1,6 @@
 //! `ttmem dump`: every live allocation, or groups of them.
 
-use crate::cli::{DumpArgs, GroupBy, Sockets, SortBy};
+use crate::cli::{DumpArgs, Filter, GroupBy, Sockets, SortBy};
 use crate::query::Format;
 use crate::source::{answer_or_report, open_source};
 use crate::text::{Style, size, wrap};
@@ -46,7 +46,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         return Ok(Exit::NoDaemon);
     };
     let snapshot = show::apply_filter(snapshot, &args.filter)?;
-    filter_allocations(&mut dump, &snapshot, args);
+    filter_allocations(&mut dump, &snapshot, &args.filter);
     let unlisted = describe_unlisted(&snapshot);
     let unlisted = unlisted.as_deref();
     let style = Style::new(false);
@@ -102,14 +102,14 @@ fn print_with_note(output: &[u8], note: Option<&str>) -> anyhow::Result<Exit> {
 }
 
 /// Removes allocations that do not match the filter.
-fn filter_allocations(dump: &mut Dump, snapshot: &Snapshot, args: &DumpArgs) {
-    if let Some(pid) = args.filter.pid {
+pub(crate) fn filter_allocations(dump: &mut Dump, snapshot: &Snapshot, filter: &Filter) {
+    if let Some(pid) = filter.pid {
         dump.allocations.retain(|it| it.pid == Some(pid));
     }
-    if args.filter.user.is_some() {
+    if filter.user.is_some() {
         dump.allocations.retain(|it| snapshot.processes.iter().any(|process| process.pid == it.pid));
     }
-    if !args.filter.device.is_empty() {
+    if !filter.device.is_empty() {
         dump.allocations.retain(|it| snapshot.devices.iter().any(|device| it.devices.contains(&device.id)));
     }
 }

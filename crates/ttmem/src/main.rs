@@ -10,6 +10,7 @@ mod cores;
 mod demo;
 mod doctor;
 mod events;
+mod flame;
 mod leaks;
 mod listing;
 mod peak;
@@ -89,6 +90,7 @@ fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Doctor(args)) => doctor::run(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Postmortem(args)) => postmortem::run(args, &cli.sockets),
+        Some(Command::Flame(args)) => flame::run(args, &cli.sockets),
         Some(Command::Peak(args)) => peak::run(args, &cli.sockets),
         Some(Command::Leaks(args)) => leaks::run(args, &cli.sockets),
         Some(Command::Events(args)) => events::run(args, &cli.sockets),

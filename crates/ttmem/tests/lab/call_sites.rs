@@ -179,6 +179,14 @@ fn every_buffer_of_a_transformer_has_its_line() {
         let wanted = format!("{op}, six_layers.py:{} (", marked_lines()[name]);
         assert!(grouped.contains(&wanted), "{wanted} is not in\n{grouped}");
     }
+    // Flames have every byte, too.
+    let flames = ttmem(folder.path(), &["flame"]);
+    let flames = String::from_utf8_lossy(&flames.stdout).into_owned();
+    for (space, name) in [("DRAM;", "DRAM"), ("L1;", "L1")] {
+        let of_space = flames.lines().filter(|line| line.starts_with(space));
+        let sum: u64 = of_space.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, puppet.number(&format!("view(d, '{name}')")), "{flames}");
+    }
     // The dashboard's groups by call site, and then by operation.
     let mut screen = super::dashboard::top(folder.path());
     screen.send("5");

@@ -60,11 +60,11 @@ def leak_every_fourth(step):
     step % 4 or kept[5].append(empty())
 
 
-def leak_at_even(step):
+def leak_at_even_steps(step):
     step % 2 or kept[6].append(empty())
 
 
-def leak_at_odd(step):
+def leak_at_other_steps(step):
     step % 2 and kept[6].append(empty())
 
 

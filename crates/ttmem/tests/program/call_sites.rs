@@ -169,3 +169,53 @@ fn sites_are_listed_with_their_usage() {
     let snapshot: Snapshot = schema::snapshot(other.as_bytes());
     assert_eq!(snapshot.sites.unwrap().len(), 4);
 }
+
+#[test]
+fn flames_add_up_to_the_devices_usage() {
+    let tracked = Tracked::start();
+    let lines = tracked.print(&["flame"]);
+    let name = format!("DRAM;{}", tracked_name(&tracked));
+    let expected = [
+        format!("{name};loss.py:7 (loss);ttnn.add 20480"),
+        format!("{name};model.py:42 (Layer.forward);ttnn.add;bfloat16 [32, 256] tile 20480"),
+        format!("{name};model.py:42 (Layer.forward);ttnn.matmul;bfloat16 [32, 512] tile 40960"),
+        format!("{name};unknown;semaphore 20480"),
+    ];
+    assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+    let path = tracked.folder.path().join("flame.json");
+    let path = path.to_str().unwrap();
+    assert_eq!(tracked.print(&["flame", "-o", path]), "");
+    let file: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
+    let profile = &file["profiles"][0];
+    assert_eq!((&profile["name"], &profile["unit"]), (&"DRAM".into(), &"bytes".into()));
+    let weights: u64 = profile["weights"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).sum();
+    assert_eq!((weights, &profile["endValue"]), (100 * KIB, &(100 * KIB).into()));
+    let frames = file["shared"]["frames"].as_array().unwrap();
+    let line = frames.iter().find(|it| it["name"] == "model.py:42 (Layer.forward)").unwrap();
+    assert_eq!((&line["file"], &line["line"]), (&MODEL.into(), &42.into()));
+    let stacks = profile["samples"].as_array().unwrap();
+    assert!(
+        stacks
+            .iter()
+            .flat_map(|it| it.as_array().unwrap())
+            .all(|it| it.as_u64().unwrap() < frames.len() as u64)
+    );
+    // A file that cannot be written is an error, and so is a place without buffers.
+    let fails = |args: &[&str], code: i32, part: &str| {
+        let mut command = Command::new(exe());
+        let output = command.arg("flame").args(args).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && errors.contains(part), "{errors}");
+    };
+    let (folder, none) = (tracked.folder.path().to_str().unwrap(), memory_folder());
+    fails(&["--local", "--shm-dir", folder, "-o", "/nowhere/flame"], 1, "cannot write /nowhere/flame");
+    fails(&["--local", "--shm-dir", none.path().to_str().unwrap()], 3, "no buffers are allocated");
+}
+
+/// The name and pid of a tracked process, as flames show it.
+fn tracked_name(tracked: &Tracked) -> String {
+    let snapshot: Snapshot = schema::snapshot(tracked.print(&["--json"]).as_bytes());
+    let process = &snapshot.processes[0];
+    format!("{} (pid {})", process.name.as_deref().unwrap(), process.pid.unwrap())
+}
