@@ -217,12 +217,17 @@ fn stopped_program_stops_the_parent_until_fg() {
     shell.wait_for("ready> fg\n");
     shell.send("text\n");
     shell.wait_for("got-text");
-    // Once more, in the background and to the end.
-    shell.send("$RUN -- sh -c 'echo up-again; sleep 0.5; exit 5'\n");
+    // Once more, in the background and to the end. It starts no process: one that is stopped before its exec would keep the shell from
+    // stopping, also without ttmem.
+    let end = memory_folder();
+    let end = end.path().join("end");
+    let program = format!("echo up-again; while [ ! -e {} ]; do :; done; exit 5", end.display());
+    shell.send(&format!("$RUN -- sh -c '{program}'; echo rc-$?-again\n"));
     shell.wait_for("\nup-again");
     shell.send(CTRL_Z);
-    shell.wait_for("[1]+  Stopped");
+    shell.wait_for("rc-148-again");
     shell.send("bg; wait %1; echo rc-$?-bg\n");
+    std::fs::write(&end, "").unwrap();
     shell.wait_for("rc-5-bg");
 }
 
