@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Packages that build the wheel and check its types.
-const TOOLS: [&str; 2] = ["maturin==1.16.0", "mypy==2.4.1"];
+/// Packages that build the wheel and check its types, also those of the plugin for pytest.
+const TOOLS: [&str; 3] = ["maturin==1.16.0", "mypy==2.4.1", "pytest==9.2.0"];
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let package = root().join("python");
@@ -59,7 +59,7 @@ fn tools() -> anyhow::Result<PathBuf> {
     if fs::read_to_string(&has).is_ok_and(|it| it == wanted) && tools.join("bin/mypy").exists() {
         return Ok(tools);
     }
-    println!("installing {} into target/python", TOOLS.join(" and "));
+    println!("installing {} into target/python", TOOLS.join(", "));
     remove(&tools)?;
     let python = new_environment(&tools)?;
     succeed(pip(&python).args(TOOLS)).context("cannot install what builds wheels")?;

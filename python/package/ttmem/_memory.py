@@ -59,6 +59,8 @@ class Gauge:
         self.is_measured = True
         # Allocators that were closed before the block: their peaks stay in the segment.
         self.closed_before: set[Key] = set()
+        # Allocators that are open at the end.
+        self.open_keys: set[Key] = set()
 
     def absorb(self, found: Iterable[Row]) -> None:
         """Adds the peaks that segments have now."""
@@ -144,9 +146,9 @@ def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], d
             found = []
         gauge.absorb(found)
     now = {row.key: row.allocated for row in found}
-    open_keys = {row.key for row in found if not row.closed}
+    gauge.open_keys = {row.key for row in found if not row.closed}
     wanted = _selected_devices(device, gauge.devices.values())
-    peaks = _peaks_by_space(gauge.peaks, gauge.devices, open_keys, wanted) if gauge.is_measured else {}
+    peaks = _peaks_by_space(gauge.peaks, gauge.devices, gauge.open_keys, wanted) if gauge.is_measured else {}
     differences: dict[str, int] = {}
     for key, devices in gauge.devices.items():
         times = _device_count(wanted, devices)
@@ -154,6 +156,17 @@ def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], d
             difference = now.get(key, 0) - gauge.before.get(key, 0)
             differences[key[2]] = differences.get(key[2], 0) + times * difference
     return peaks, differences
+
+
+def peaks_above(gauge: Gauge, device: DeviceLike | None) -> dict[str, int]:
+    """Peaks of an ended measurement above what was allocated at its start, by space."""
+    wanted = _selected_devices(device, gauge.devices.values())
+    peaks = _peaks_by_space(gauge.peaks, gauge.devices, gauge.open_keys, wanted) if gauge.is_measured else {}
+    for key, allocated in gauge.before.items():
+        space = key[2]
+        if space in peaks:
+            peaks[space] = max(peaks[space] - allocated * _device_count(wanted, gauge.devices.get(key, ())), 0)
+    return peaks
 
 
 def _peaks_by_space(

@@ -10,6 +10,7 @@ mod drift;
 mod failures;
 mod intervals;
 mod leaks;
+mod limits;
 mod more_ops;
 mod own;
 mod processes;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ttmem_testkit::memory_folder;
 
 /// Folder of the installed package, which works with every Python.
-fn package() -> PathBuf {
+pub(crate) fn package() -> PathBuf {
     let libraries = lab().join("../python/environment/lib");
     let of = std::fs::read_dir(&libraries).expect("run `cargo xtask python` first").flatten();
     let found = of.map(|it| it.path().join("site-packages")).find(|it| it.join("ttmem").exists());
