@@ -3,7 +3,7 @@
 use crate::cli::{CheckArgs, Sockets};
 use crate::source::open_session;
 use crate::text::sanitize;
-use crate::{Exit, print};
+use crate::{Exit, limits, print};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -41,6 +41,9 @@ struct Report {
 type Key = (u32, u32, Space);
 
 pub(crate) fn run(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    if !args.limit.is_empty() {
+        return limits::run(args, sockets);
+    }
     // Only segments have audits.
     let reading = SourceConfig { machine: false, repeated: true, ..sockets.source_config()? };
     let mut session = open_session(reading);

@@ -6,6 +6,7 @@ mod events;
 mod parse;
 mod serve;
 
+use crate::limits::Limit;
 use crate::query::{Column, Format};
 use crate::sim;
 use clap::{Args, Parser, Subcommand};
@@ -111,7 +112,11 @@ pub(crate) enum Command {
     Env(EnvArgs),
     /// Compare ttmem's figures with those of the runtime's allocators.
     ///
-    /// Exits with 0 if every drift is 0, with 1 if one is not, with 3 if there is nothing to compare.
+    /// Exits with 0 if every drift is 0, with 1 if one is not, with 3 if there is nothing to compare. With --limit, exits with 0 if all
+    /// limits hold, with 1 if one does not or cannot be checked.
+    #[command(
+        after_help = "Examples:\n  ttmem check --fresh --wait 5\n  ttmem check --limit 'dram<10GiB' --limit 'l1_peak<90%' --pid 4242"
+    )]
     Check(CheckArgs),
     /// Show what holds the memory: live allocations, blocks and holes, programs, or the L1 of each core.
     ///
@@ -530,6 +535,9 @@ pub(crate) struct CheckArgs {
     /// Only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
+    /// Instead, check that memory is below a limit on every device, as dram<10GiB or l1_peak<90%; may be repeated.
+    #[arg(long, value_name = "LIMIT", conflicts_with = "fresh")]
+    pub(crate) limit: Vec<Limit>,
     /// How long to wait for busy allocators.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub(crate) wait: f64,

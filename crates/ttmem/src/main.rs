@@ -12,6 +12,7 @@ mod doctor;
 mod events;
 mod flame;
 mod leaks;
+mod limits;
 mod listing;
 mod peak;
 mod postmortem;

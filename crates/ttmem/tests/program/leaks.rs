@@ -175,3 +175,49 @@ fn wrong_arguments_of_leaks_are_named() {
         assert!(output.status.code() == Some(2) && errors.contains(part), "{errors}");
     }
 }
+
+fn check(limits: &[&str], more: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(exe());
+    command.arg("check").args(limits.iter().flat_map(|limit| ["--limit", limit])).args(more);
+    command.args(["--local", "--shm-dir"]).arg(folder).output().unwrap()
+}
+
+#[test]
+fn limits_decide_the_exit_code() {
+    let folder = memory_folder();
+    let none = check(&["dram<1GiB"], &["--root", "/nowhere"], folder.path());
+    assert_eq!(none.status.code(), Some(3), "{none:?}");
+    let model = Model::start(folder.path());
+    // 24 buffers of 4 KiB of 1 GiB.
+    for (limit, code, line) in [
+        ("dram<1GiB", 0, "dram<1GiB on device 0: 96.0 KiB of 1.0 GiB: ok\n"),
+        ("dram<96KiB", 1, "dram<96KiB on device 0: 96.0 KiB of 96.0 KiB: above the limit\n"),
+        ("dram <= 96 KiB", 0, "dram <= 96 KiB on device 0: 96.0 KiB of 96.0 KiB: ok\n"),
+        ("dram<0.5%", 0, "of 5.1 MiB: ok\n"),
+        ("dram_peak<100kB", 0, "96.0 KiB of 97.7 KiB: ok\n"),
+        ("l1_peak<90%", 1, "unknown of unknown: unknown: no process reports memory of this space\n"),
+    ] {
+        let output = check(&[limit], &[], folder.path());
+        let page = text(&output.stdout);
+        assert!(output.status.code() == Some(code) && page.ends_with(line), "{limit}: {page}");
+    }
+    model.alloc(0x5000_0000, 3);
+    model.tracker.free(model.allocator, Space::Dram, 0x5000_0000).unwrap();
+    // The peak counts, also that of one process; one unmet limit is enough.
+    let pid = std::process::id().to_string();
+    let output = check(&["dram<97KiB", "dram_peak<97KiB"], &["--json", "--pid", &pid], folder.path());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let within: Vec<_> =
+        report["limits"].as_array().unwrap().iter().map(|it| it["within"].as_bool()).collect();
+    assert_eq!((output.status.code(), within), (Some(1), vec![Some(true), Some(false)]));
+    assert_eq!(check(&["dram<1GiB"], &["--pid", "1"], folder.path()).status.code(), Some(3));
+    for (limit, part) in [
+        ("dram", "expected a limit such as dram<10GiB"),
+        ("sram<1GiB", "unknown space \"sram\""),
+        ("dram<much", "unknown size \"much\""),
+        ("dram<1 gallon", "unknown size \"1 gallon\""),
+    ] {
+        let output = check(&[limit], &[], folder.path());
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(part), "{output:?}");
+    }
+}
