@@ -3,15 +3,14 @@
 use crate::cli::{LeaksArgs, Sockets};
 use crate::listing::print_json;
 use crate::source::{answer_or_report, open_source};
-use crate::text::{Style, severity_colour};
+use crate::text::Style;
 use crate::{Exit, print};
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::time::{Duration, Instant};
-use ttmem_core::snapshot::{Leak, Mark, Process, SCHEMA, Severity};
+use ttmem_core::snapshot::{Leak, Mark, Process, SCHEMA};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_render::{Tone, leaks};
+use ttmem_render::leaks;
 
 /// Time for which processes are followed if no daemon has followed them.
 const FOLLOWED: Duration = Duration::from_secs(10);
@@ -51,7 +50,8 @@ pub(crate) fn run(args: &LeaksArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         let processes = marked.map(|it| Marks { pid: it.pid, last_mark: it.last_mark.as_ref() }).collect();
         return print_json(&Report { schema: SCHEMA, leaks: &leaks, processes }, None);
     }
-    print(format_page(&leaks, &processes, Style::new(args.text.ascii)).as_bytes())
+    let style = Style::new(args.text.ascii);
+    print(style.format_page(leaks::page(&leaks, &processes, style.list_width)).as_bytes())
 }
 
 /// A snapshot with the leaks. Without a daemon, processes are followed for a time: only marks that are read as they happen count.
@@ -77,20 +77,4 @@ fn follow(args: &LeaksArgs, sockets: &Sockets) -> anyhow::Result<Option<Snapshot
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-}
-
-fn format_page(found: &[Leak], processes: &[&Process], style: Style) -> String {
-    // A page for a pipe is for searching, so its lines are not wrapped.
-    let width = if io::stdout().is_terminal() { style.width } else { usize::MAX };
-    let mut page = String::new();
-    for line in leaks::page(found, processes, width) {
-        let text = match line.tone {
-            _ if line.is_title => style.bold(&line.text),
-            Tone::Warn => style.paint(&line.text, severity_colour(Severity::Warning)),
-            Tone::Faint => style.faint(&line.text),
-            _ => line.text,
-        };
-        let _ = writeln!(page, "{text}");
-    }
-    style.encode(page)
 }

@@ -6,11 +6,10 @@ use crate::source::{answer_or_report, open_source};
 use crate::text::Style;
 use crate::{Exit, print};
 use anyhow::Context as _;
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use ttmem_core::snapshot::RunReport;
 use ttmem_reader::protocol::Request;
-use ttmem_render::{Tone, run_report};
+use ttmem_render::run_report;
 
 pub(crate) fn run(args: &PeakArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = open_source(sockets, false, false)?;
@@ -31,20 +30,6 @@ pub(crate) fn run(args: &PeakArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if args.json {
         return print_json(&report, None);
     }
-    print(format_page(&report, Style::new(args.text.ascii)).as_bytes())
-}
-
-fn format_page(report: &RunReport, style: Style) -> String {
-    // A page for a pipe is for searching, so its lines are not wrapped.
-    let width = if io::stdout().is_terminal() { style.width } else { usize::MAX };
-    let mut page = String::new();
-    for line in run_report::peaks(report, width) {
-        let text = match line.tone {
-            _ if line.is_title => style.bold(&line.text),
-            Tone::Faint => style.faint(&line.text),
-            _ => line.text,
-        };
-        let _ = writeln!(page, "{text}");
-    }
-    style.encode(page)
+    let style = Style::new(args.text.ascii);
+    print(style.format_page(run_report::peaks(&report, style.list_width)).as_bytes())
 }

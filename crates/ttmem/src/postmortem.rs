@@ -2,14 +2,13 @@
 
 use crate::cli::{PostMortemArgs, Sockets};
 use crate::listing::print_json;
-use crate::text::{Style, severity_colour};
+use crate::text::Style;
 use crate::{Exit, UsageError, print};
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
-use ttmem_core::snapshot::{PostMortem, Severity};
+use ttmem_core::snapshot::PostMortem;
 use ttmem_reader::{FailureQuery, find_post_mortem, post_mortem_of, raise_descriptor_limit};
-use ttmem_render::{Tone, postmortem};
+use ttmem_render::postmortem;
 use ttmem_sources::WhichFailure;
 
 pub(crate) fn run(args: &PostMortemArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
@@ -21,7 +20,8 @@ pub(crate) fn run(args: &PostMortemArgs, sockets: &Sockets) -> anyhow::Result<Ex
     if args.json {
         return print_json(&found, None);
     }
-    print(format_page(&found, Style::new(args.text.ascii)).as_bytes())
+    let style = Style::new(args.text.ascii);
+    print(style.format_page(postmortem::page(&found, style.list_width)).as_bytes())
 }
 
 fn find(args: &PostMortemArgs, sockets: &Sockets) -> anyhow::Result<Option<PostMortem>> {
@@ -46,20 +46,4 @@ fn describe_absence(args: &PostMortemArgs) -> String {
         ),
         Some(file) => format!("{file} has no failed allocation"),
     }
-}
-
-fn format_page(found: &PostMortem, style: Style) -> String {
-    // A page for a pipe is for searching, so its lines are not wrapped.
-    let width = if io::stdout().is_terminal() { style.width } else { usize::MAX };
-    let mut page = String::new();
-    for line in postmortem::page(found, width) {
-        let text = match line.tone {
-            _ if line.is_title => style.bold(&line.text),
-            Tone::Bad => style.paint(&line.text, severity_colour(Severity::Error)),
-            Tone::Faint => style.faint(&line.text),
-            _ => line.text,
-        };
-        let _ = writeln!(page, "{text}");
-    }
-    style.encode(page)
 }

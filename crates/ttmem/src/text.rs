@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use ttmem_core::snapshot::{Severity, Tracking};
 use ttmem_render::format::{Level, to_ascii};
 pub(crate) use ttmem_render::format::{UNKNOWN, ranges, sanitize, size, truncate, wrap};
-use ttmem_render::{PageCell, Tone};
+use ttmem_render::{Line, PageCell, Tone};
 
 /// The width of a page that is written to a pipe.
 const PIPE_WIDTH: usize = 100;
@@ -90,11 +90,6 @@ impl Style {
         self.paint(text, BOLD)
     }
 
-    /// Text that is less important.
-    pub(crate) fn faint(self, text: &str) -> String {
-        self.paint(text, FAINT)
-    }
-
     /// Adds colours to a cell of a table.
     pub(crate) fn paint_cell(self, cell: PageCell<'_>) -> String {
         match cell {
@@ -105,6 +100,16 @@ impl Style {
                 None => text.to_owned(),
             },
         }
+    }
+
+    /// Puts lines together, titles in bold type and the others in the colour of their tone.
+    pub(crate) fn format_page(self, lines: Vec<Line>) -> String {
+        let line = |line: Line| match tone_colour(line.tone) {
+            _ if line.is_title => self.bold(&line.text),
+            Some(colour) => self.paint(&line.text, colour),
+            None => line.text,
+        };
+        self.encode(lines.into_iter().map(|it| line(it) + "\n").collect())
     }
 
     /// Replaces characters that are not ASCII, if only those are wanted.

@@ -1,14 +1,13 @@
 //! The summary at the end of a run, on standard error and in a file.
 
-use crate::text::{Style, severity_colour};
+use crate::text::Style;
 use anyhow::Context as _;
 use rustix::fs::FileType;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use ttmem_core::snapshot::{RunReport, Severity};
-use ttmem_render::{Tone, run_report};
+use ttmem_core::snapshot::RunReport;
+use ttmem_render::run_report;
 
 /// The file that a report is written to. It is opened before the program starts, so that a wrong path is found then.
 pub(super) struct ReportFile<'a> {
@@ -26,7 +25,9 @@ impl<'a> ReportFile<'a> {
     /// Writes JSON if the file's name ends so, else text.
     pub(super) fn write(mut self, report: &RunReport) -> anyhow::Result<()> {
         let is_json = self.path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
-        let text = if is_json { serde_json::to_string(report)? + "\n" } else { format_page(report, None) };
+        let plain =
+            || run_report::page(report, usize::MAX).into_iter().map(|line| line.text + "\n").collect();
+        let text = if is_json { serde_json::to_string(report)? + "\n" } else { plain() };
         let written = self.file.write_all(text.as_bytes());
         written.with_context(|| format!("cannot write the report {}", self.path.display()))
     }
@@ -43,23 +44,6 @@ pub(super) fn is_read() -> bool {
 
 /// Prints the summary. Errors are ignored: the program's exit code counts.
 pub(super) fn print(report: &RunReport, style: Style) {
-    let _ = io::stderr().lock().write_all(format_page(report, Some(style)).as_bytes());
-}
-
-fn format_page(report: &RunReport, style: Option<Style>) -> String {
-    let mut page = String::new();
-    for line in run_report::page(report, style.map_or(usize::MAX, |style| style.list_width)) {
-        let text = match style {
-            None => line.text,
-            Some(style) if line.is_title => style.bold(&line.text),
-            Some(style) => match line.tone {
-                Tone::Bad => style.paint(&line.text, severity_colour(Severity::Error)),
-                Tone::Warn => style.paint(&line.text, severity_colour(Severity::Warning)),
-                Tone::Faint => style.faint(&line.text),
-                _ => line.text,
-            },
-        };
-        let _ = writeln!(page, "{text}");
-    }
-    style.map_or(page.clone(), |style| style.encode(page))
+    let page = style.format_page(run_report::page(report, style.list_width));
+    let _ = io::stderr().lock().write_all(page.as_bytes());
 }
