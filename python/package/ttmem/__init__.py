@@ -5,7 +5,7 @@ Reporting: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:
 circular buffers and kernels. With the agent (``ttmem run -- python model.py``) no reports are needed.
 
 Reading: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, as in ``torch.cuda``;
-:func:`snapshot` and :func:`allocations` about all processes of this machine.
+:func:`snapshot` and :func:`allocations` about all processes of this machine; :func:`who` names the variables that hold tensors.
 
 Errors are subclasses of :class:`Error`, listed in ``ttmem.errors``.
 """
@@ -24,6 +24,7 @@ from ._track import track
 from ._ttmem import VERSION as __version__
 from ._ttmem import CallSite, Kernel, Placement, Program, Tracker, alloc, free, mark
 from ._types import Banks, Chip, Status
+from ._who import NamedBuffer, who
 
 max_memory_allocated = peak
 
@@ -36,6 +37,7 @@ __all__ = [
     "Error",
     "Kernel",
     "L1Tracker",
+    "NamedBuffer",
     "NotTracked",
     "Placement",
     "Program",
@@ -63,4 +65,5 @@ __all__ = [
     "snapshot",
     "status",
     "track",
+    "who",
 ]

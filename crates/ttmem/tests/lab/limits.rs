@@ -31,7 +31,7 @@ fn tests_above_their_limits_fail_with_the_line() {
     let page = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{page}");
     let ends_as_its_name_says = |line: &&str| {
-        let (outcome, test) = line.split_once(" ").unwrap();
+        let (outcome, test) = line.split_once(' ').unwrap();
         let name = test.split(" - ").next().unwrap();
         match outcome {
             "PASSED" => name.ends_with("_passes"),

@@ -116,6 +116,50 @@ fn enable_loads_the_agent_before_ttnn() {
 }
 
 #[test]
+fn variables_that_hold_tensors_are_named() {
+    let folder = memory_folder();
+    let mut puppet = untracked_puppet();
+    puppet.run("import ttmem, gc");
+    let path = folder.path().to_str().unwrap();
+    puppet.run(&format!("ttmem.enable(folder={path:?}, agent=True)"));
+    puppet.run("import ttnn, six_layers");
+    puppet.run("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))");
+    puppet.run("m = six_layers.Model(d)");
+    puppet.run("m.step()");
+    puppet.run("errors = []");
+    puppet.run(
+        "def fail():\n    lost = tiles(d, 3)\n    try:\n        raise ValueError\n    except ValueError as e: errors.append(e)",
+    );
+    puppet.run("fail()");
+    puppet.run("def generate():\n    held = tiles(d, 5)\n    yield");
+    puppet.run("g = generate(); next(g)");
+    puppet.run("def close_over():\n    inner = tiles(d, 7)\n    return lambda: inner");
+    puppet.run("f = close_over()");
+    let all = puppet.run("[[list(it.names), it.space, it.bytes, it.site, it.tensor] for it in ttmem.who()]");
+    let all: Vec<(Vec<String>, String, u64, Option<String>, Option<String>)> =
+        serde_json::from_value(all).unwrap();
+    let names: Vec<&str> = all.iter().flat_map(|it| &it.0).map(String::as_str).collect();
+    for (name, count) in [
+        ("Attention.qkv", 6),
+        ("Attention.keys", 6),
+        ("FeedForward.activation", 6),
+        ("Model.token", 1),
+        ("Model.leaked[0]", 1),
+        ("lost in fail (kept traceback)", 1),
+        ("held in generate (generator)", 1),
+        ("inner in close_over.<locals>.<lambda> (closure)", 1),
+    ] {
+        assert_eq!(names.iter().filter(|it| **it == name).count(), count, "{name}: {all:#?}");
+    }
+    // Every buffer is there, with a name or without.
+    let dram: u64 = all.iter().filter(|it| it.1 == "dram").map(|it| it.2).sum();
+    assert_eq!(dram, puppet.number("view(d, 'DRAM')"));
+    let key = all.iter().find(|it| it.0 == ["Attention.keys"]).unwrap();
+    assert!(key.3.as_deref().unwrap().starts_with("six_layers.py:18"), "{key:?}");
+    assert!(puppet.quit().success());
+}
+
+#[test]
 fn enable_after_ttnn_says_what_to_do() {
     let mut puppet = untracked_puppet();
     puppet.run("import ttnn, ttmem");
