@@ -115,6 +115,9 @@ fn enable_loads_the_agent_before_ttnn() {
     assert!(puppet.quit().success());
 }
 
+/// Names, space, bytes, site and tensor of a buffer.
+type Named = (Vec<String>, String, u64, Option<String>, Option<String>);
+
 #[test]
 fn variables_that_hold_tensors_are_named() {
     let folder = memory_folder();
@@ -136,8 +139,7 @@ fn variables_that_hold_tensors_are_named() {
     puppet.run("def close_over():\n    inner = tiles(d, 7)\n    return lambda: inner");
     puppet.run("f = close_over()");
     let all = puppet.run("[[list(it.names), it.space, it.bytes, it.site, it.tensor] for it in ttmem.who()]");
-    let all: Vec<(Vec<String>, String, u64, Option<String>, Option<String>)> =
-        serde_json::from_value(all).unwrap();
+    let all: Vec<Named> = serde_json::from_value(all).unwrap();
     let names: Vec<&str> = all.iter().flat_map(|it| &it.0).map(String::as_str).collect();
     for (name, count) in [
         ("Attention.qkv", 6),
