@@ -221,9 +221,10 @@ impl Sites {
         self.ops.get(&self.get(site)?.op)
     }
 
-    /// The kernels of the program of a site.
+    /// The kernels of the program of a site, if it is named by its operation.
     pub(crate) fn kernels(&self, site: u32) -> Option<&String> {
-        self.get(site).filter(|site| site.op != 0).map(|site| &site.text).filter(|text| !text.is_empty())
+        let named = self.get(site).filter(|site| self.ops.contains_key(&site.op));
+        named.map(|site| &site.text).filter(|text| !text.is_empty())
     }
 
     /// What is known about a site.
@@ -384,9 +385,11 @@ mod tests {
             assert!(sites.define(definition, 9));
         }
         assert_eq!(sites.program_name(3).map(String::as_str), Some("reader+writer"));
+        assert_eq!(sites.kernels(3), None, "the name has them");
         sites.define(SiteDefinition::Op(7, "MatmulDeviceOperation".to_owned()), 9);
         assert_eq!(sites.name(3).map(String::as_str), Some("model.py:42 (forward)"));
         assert_eq!(sites.program_name(3).map(String::as_str), Some("matmul"));
+        assert_eq!(sites.kernels(3).map(String::as_str), Some("reader+writer"));
         sites.define(SiteDefinition::Frame(1, frame("Layer.forward")), 9);
         assert_eq!(sites.name(3).map(String::as_str), Some("model.py:42 (Layer.forward)"));
     }

@@ -176,8 +176,10 @@ def interpret_in_another():
     except ImportError:
         return
     code = f"import ctypes; a = ctypes.CDLL({AGENT._name!r}); b = ctypes.create_string_buffer(9999); a.ttmem_agent_site(True, b, 9999)"
+    # Since 3.12, an isolated one cannot load ctypes.
+    shared = {"isolated": False} if sys.version_info >= (3, 12) else {}
     try:
-        other = interpreters.create()
+        other = interpreters.create(**shared)
         interpreters.run_string(other, code)
         interpreters.destroy(other)
     except Exception as e:
