@@ -210,7 +210,9 @@ fn describe_tracking(report: &RunReport) -> (String, bool) {
     }
     let costs: Vec<f64> = all.iter().filter_map(|it| it.tracker.as_ref()?.cost_seconds).collect();
     if !costs.is_empty() {
-        parts.push(format!("tracking took {:.2} s of processor time", costs.iter().sum::<f64>()));
+        let seconds: f64 = costs.iter().sum();
+        let took = if seconds < 0.005 { "less than 0.01".to_owned() } else { format!("{seconds:.2}") };
+        parts.push(format!("tracking took {took} s of processor time"));
     }
     let text = parts.join("; ");
     (text[..1].to_uppercase() + &text[1..], with_drift > 0)

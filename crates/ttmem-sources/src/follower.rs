@@ -48,11 +48,13 @@ pub(crate) struct Follower {
     blocks_read: u32,
     fault_counts: [u64; Fault::COUNTED],
     chips: BTreeMap<u16, ChipId>,
-    allocators: Vec<Option<AllocatorInfo>>,
+    /// By number: a process chooses its numbers, so they may be far apart.
+    allocators: BTreeMap<u16, AllocatorInfo>,
     open_allocators: BTreeSet<u16>,
     /// An allocator that is open: that of the last record, and most likely of the next one.
     recent_allocator: Option<u16>,
-    core_counts: Vec<u16>,
+    /// Cores of each set, by number.
+    core_counts: BTreeMap<u16, u16>,
     /// What is held without being listed.
     unlisted: BTreeMap<AllocatorSpace, Holding>,
     /// Views that may move with each dispatch of their program, by allocator and program.
@@ -107,7 +109,7 @@ impl Follower {
 
     #[inline]
     fn allocator(&self, number: u16) -> Option<&AllocatorInfo> {
-        self.allocators.get(usize::from(number)).and_then(Option::as_ref)
+        self.allocators.get(&number)
     }
 
     /// Emits what happened since the last call. Returns how many records the writer was ahead.
@@ -296,7 +298,7 @@ impl Follower {
             self.recent_allocator = Some(allocator);
             return;
         }
-        if let Some(Some(info)) = self.allocators.get(usize::from(allocator)) {
+        if let Some(info) = self.allocators.get(&allocator) {
             emit(Input::Allocator(info.definition.clone()));
             self.open_allocators.insert(allocator);
         }

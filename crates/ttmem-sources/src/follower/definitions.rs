@@ -36,11 +36,7 @@ impl Follower {
                 }
                 Definition::Cores(number, words) => {
                     let cores = CoreSet::from_words(words.map(zerocopy::little_endian::U64::get));
-                    let at = usize::from(number);
-                    if self.core_counts.len() <= at {
-                        self.core_counts.resize(at + 1, 0);
-                    }
-                    self.core_counts[at] = cores.count() as u16;
+                    self.core_counts.insert(number, cores.count() as u16);
                     emit(Input::Cores(self.definition_id(number), cores));
                 }
                 Definition::Program(number, name) => emit(Input::ProgramNamed(number, name.to_owned())),
@@ -116,12 +112,8 @@ impl Follower {
             counts[space as usize] = banks;
             spaces.push(Banks { space, banks, base, bytes_per_bank: defined.bytes_per_bank.get() });
         }
-        let at = usize::from(number);
-        if self.allocators.len() <= at {
-            self.allocators.resize_with(at + 1, || None);
-        }
         let definition = Allocator { id: self.definition_id(number), chips, spaces };
-        self.allocators[at] = Some(AllocatorInfo { banks: counts, definition: definition.clone() });
+        self.allocators.insert(number, AllocatorInfo { banks: counts, definition: definition.clone() });
         self.open_allocators.insert(number);
         emit(Input::Allocator(definition));
     }
@@ -170,6 +162,13 @@ fn core_layout(chip: &definition::Chip) -> Option<CoreLayout> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn highest_number_takes_the_space_of_one() {
+        let mut follower = Follower::new(0);
+        follower.define_allocator(u16::MAX, &[], &[], &mut |_| {});
+        assert_eq!(follower.allocators.len(), 1);
+    }
 
     #[test]
     fn implausible_core_layout_is_refused() {

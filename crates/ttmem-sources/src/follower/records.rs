@@ -179,7 +179,7 @@ impl Follower {
     #[inline]
     fn banks_of(&self, record: &Record) -> u16 {
         let Some(space) = record.space() else { return 0 };
-        let cores = || self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
+        let cores = || self.core_counts.get(&record.cores.get()).copied().unwrap_or(0);
         let banks = || self.allocator(record.allocator.get()).map_or(0, |info| info.banks[space as usize]);
         charged_banks(space, cores, banks)
     }
