@@ -112,6 +112,7 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
         ("ttmem-config.cmake.in", "lib/cmake/ttmem/ttmem-config.cmake"),
         ("ttmem-config-version.cmake.in", "lib/cmake/ttmem/ttmem-config-version.cmake"),
         ("ttmem.service.in", "lib/systemd/system/ttmem.service"),
+        ("ttmem.socket.in", "lib/systemd/system/ttmem.socket"),
     ] {
         let text = fs::read_to_string(root().join("packaging").join(template))?;
         tree.put(name, DATA, fill_template(&text, prefix)?.as_bytes())?;

@@ -2,6 +2,7 @@
 
 use crate::legacy::Connection;
 use crate::poller::Token;
+use crate::listen::describe_error;
 use crate::query::QueryConnection;
 use crate::server::Daemon;
 use crate::socket;
@@ -24,7 +25,8 @@ impl Daemon {
         for (listener, token) in
             [(&self.legacy_listener, Token::LegacyListener), (&self.query_listener, Token::QueryListener)]
         {
-            match self.poller.add(listener, token) {
+            let added = listener.socket().map_or(Ok(()), |socket| self.poller.add(socket, token));
+            match added {
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
                 _ => {}
             }
@@ -32,20 +34,28 @@ impl Daemon {
         Ok(())
     }
 
-    /// Creates sockets again that a cleaner of old files has removed.
+    /// Creates sockets that could not be created before, and those again that a cleaner of old files has removed.
     pub(crate) fn restore_sockets(&mut self) {
         for listener in [&mut self.legacy_listener, &mut self.query_listener] {
+            let (path, was_open) = (listener.path().display().to_string(), listener.socket().is_some());
             match listener.restore() {
                 Ok(false) => {}
-                Ok(true) => {
-                    let path = listener.path().display().to_string();
+                Ok(true) if was_open => {
                     self.output.warn("socket was gone", format_args!("{path} was gone and is there again"));
                 }
+                Ok(true) => {
+                    self.output.warn("socket is open", format_args!("listening on {path} now"));
+                }
+                // That is a finding, and was logged at the start.
+                Err(_) if !was_open => {}
                 Err(e) => {
-                    let path = listener.path().display().to_string();
-                    self.output.warn("socket is gone", format_args!("cannot make {path} again: {e}"));
+                    let why = describe_error(&e);
+                    self.output.warn("socket is gone", format_args!("cannot create {path} again: {why}"));
                 }
             }
+        }
+        if self.legacy_listener.socket().is_some() {
+            self.legacy_error = None;
         }
         let _ = self.start_accepting();
     }
@@ -85,10 +95,12 @@ impl Daemon {
     fn accept(&mut self, listener: Token) -> Option<UnixStream> {
         let is_legacy = listener == Token::LegacyListener;
         let listener = if is_legacy { &self.legacy_listener } else { &self.query_listener };
-        match listener.socket.accept() {
+        match listener.socket()?.accept() {
             Ok((stream, _)) => stream.set_nonblocking(true).ok().map(|()| stream),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                self.poller.remove(&self.query_listener);
+                if let Some(socket) = self.query_listener.socket() {
+                    self.poller.remove(socket);
+                }
                 self.pause_accepting(&e.to_string());
                 None
             }
@@ -101,7 +113,9 @@ impl Daemon {
     fn pause_accepting(&mut self, why: &str) {
         if !self.accepting_paused {
             self.accepting_paused = true;
-            self.poller.remove(&self.legacy_listener);
+            if let Some(socket) = self.legacy_listener.socket() {
+                self.poller.remove(socket);
+            }
             self.output.warn("cannot accept", format_args!("cannot accept a connection: {why}"));
         }
     }

@@ -1,14 +1,22 @@
 //! Notifies the service manager that started the daemon: systemd, through the socket in `NOTIFY_SOCKET`.
 //!
 //! Crates for this wait while the manager does not read, which the daemon must not: here, a message that the socket does not
-//! take is sent again at the next tick.
+//! take is sent again at the next tick. The manager may also pass sockets that it listens on.
+#![allow(unsafe_code)]
 
+use rustix::fs::FileType;
+use rustix::io::FdFlags;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use ttmem_core::words::Mono;
+
+/// The first descriptor that a service manager passes, and the most of them that are taken.
+const FIRST_PASSED: u32 = 3;
+const MAX_PASSED: u32 = 16;
 
 /// The service manager, and what was sent to it.
 #[derive(Debug, Default)]
@@ -76,6 +84,32 @@ impl ServiceManager {
         let Some(socket) = self.socket.as_ref().filter(|_| !message.is_empty()) else { return false };
         socket.send(message.as_bytes()).is_ok()
     }
+}
+
+/// The listening sockets that the service manager has passed to this process.
+pub(crate) fn take_sockets() -> Vec<UnixListener> {
+    let variable = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    // The variables may be inherited from a process that they were meant for.
+    let is_own = variable("LISTEN_PID") == Some(std::process::id());
+    let count = variable("LISTEN_FDS").filter(|_| is_own).unwrap_or(0).min(MAX_PASSED);
+    let is_listening = |fd: &OwnedFd| {
+        let is_socket = rustix::fs::fstat(fd)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+        is_socket && rustix::net::sockopt::socket_acceptconn(fd) == Ok(true)
+    };
+    (FIRST_PASSED..FIRST_PASSED + count)
+        .filter_map(|number| {
+            // Another part of the process may have closed the number; then it is no descriptor, or not a socket that listens.
+            // SAFETY: these descriptors were passed to this process, and it takes them only here.
+            let fd = unsafe { OwnedFd::from_raw_fd(number as i32) };
+            if rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC).is_err() {
+                // It does not exist, so it must not be closed.
+                std::mem::forget(fd);
+                return None;
+            }
+            is_listening(&fd).then(|| UnixListener::from(fd))
+        })
+        .collect()
 }
 
 /// Connects to a path, or to an abstract name, which begins with `@`.

@@ -1,8 +1,8 @@
 //! The loop: waits for connections, signals, exits and time, and handles them in turn.
 
 use crate::legacy::Connection;
-use crate::listen::Listener;
-use crate::manager::ServiceManager;
+use crate::listen::{Listener, describe_error};
+use crate::manager::{self, ServiceManager};
 use crate::output::Output;
 use crate::poller::{Poller, Token};
 use crate::query::QueryConnection;
@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_core::input::Input;
 use ttmem_core::machine::Chip;
+use ttmem_core::snapshot::{FindingKind, Severity};
 use ttmem_core::words::{ChipId, Mono, Space};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::{ProcessKey, RESCAN_ON_REQUEST_NS, Session, raise_descriptor_limit};
@@ -70,6 +71,8 @@ pub(crate) struct Daemon {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) poller: Poller,
     pub(crate) legacy_listener: Listener,
+    /// Why the daemon does not listen for old clients.
+    pub(crate) legacy_error: Option<String>,
     pub(crate) query_listener: Listener,
     service_manager: ServiceManager,
     /// Whether the connections of an exited process are being read.
@@ -89,8 +92,15 @@ pub(crate) struct Daemon {
 pub fn serve(options: &Options) -> Result<(), Error> {
     let system = |what| move |source: io::Error| Error::System { what, source };
     let max_descriptors = raise_descriptor_limit();
-    let legacy_listener = Listener::bind(&options.legacy_socket, options.mode)?;
-    let query_listener = Listener::bind(&options.query_socket, options.mode)?;
+    let mut passed = manager::take_sockets();
+    let query_listener = Listener::bind(&options.query_socket, options.mode, &mut passed)?;
+    // Any user may put a file in the place of old clients' socket: that must not keep the daemon from starting.
+    let (path, mode) = (&options.legacy_socket, options.mode);
+    let (legacy_listener, legacy_error) = match Listener::bind(path, mode, &mut passed) {
+        Ok(listener) => (listener, None),
+        Err(error) => (Listener::closed(path, mode), Some(describe_error(&error))),
+    };
+    drop(passed);
     let mut signals = signal_stream().map_err(system("handle signals"))?;
     let poller = Poller::new().map_err(system("create epoll"))?;
     let mut seed = [0; 8];
@@ -118,6 +128,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         subscriptions: Subscriptions::new(options.log_segments && !options.quiet),
         poller,
         legacy_listener,
+        legacy_error,
         query_listener,
         service_manager: ServiceManager::from_environment(),
         draining: false,
@@ -135,6 +146,9 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     daemon.start_accepting().map_err(system("wait for connections"))?;
     daemon.poller.add(&signals, Token::Signal).map_err(system("wait for signals"))?;
     daemon.log_greeting(options);
+    if let Some(why) = &daemon.legacy_error {
+        daemon.output.warn("no legacy socket", format_args!("old clients are not tracked: {why}"));
+    }
     daemon.notify_manager();
     daemon.run(&mut signals).map_err(system("wait for events"))
 }
@@ -310,6 +324,10 @@ impl Daemon {
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
         snapshot.health.dropped_log_lines = self.output.dropped();
+        if let Some(why) = &self.legacy_error {
+            let text = format!("old clients are not tracked: {why}; tried again every 5 s");
+            snapshot.add_finding(FindingKind::LegacySocket, Severity::Warning, text);
+        }
         snapshot
     }
 

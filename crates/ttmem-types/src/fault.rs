@@ -235,6 +235,8 @@ pub enum FindingKind {
     Counters,
     /// A process that is not visible uses a device.
     Untracked,
+    /// The daemon cannot listen for old clients.
+    LegacySocket,
     /// There were more findings than can be shown.
     Truncated,
     /// A kind of a later version.

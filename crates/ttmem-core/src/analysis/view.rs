@@ -330,6 +330,15 @@ fn sensors_of(state: &State, of: &ChipState) -> (Option<Sensors>, Option<String>
     (Some(Sensors { age_ms, stale, ..reading.sensors.clone() }), why)
 }
 
+impl Snapshot {
+    /// Adds a problem of the reader itself, in the order of the others.
+    pub fn add_finding(&mut self, kind: FindingKind, severity: Severity, text: String) {
+        let new = finding(kind, severity, text, 1);
+        let at = self.findings.partition_point(|it| rank(it) < rank(&new));
+        self.findings.insert(at, new);
+    }
+}
+
 /// The sort key of a finding.
 fn rank(finding: &Finding) -> impl Ord {
     let Finding { severity, kind, pid, space, .. } = *finding;

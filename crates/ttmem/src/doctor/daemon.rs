@@ -9,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ttmem_core::machine::Host;
+use ttmem_core::snapshot::FindingKind;
 use ttmem_daemon::{Peer, server_at};
 use ttmem_reader::protocol::{Request, ask_within};
 use ttmem_reader::{host, paths};
@@ -35,6 +36,14 @@ enum Outcome {
 struct Answer {
     host: Host,
     simulated: bool,
+    findings: Vec<FoundProblem>,
+}
+
+/// The parts of a finding that checks need.
+#[derive(Deserialize)]
+struct FoundProblem {
+    kind: FindingKind,
+    text: String,
 }
 
 impl Daemon {
@@ -59,6 +68,16 @@ impl Daemon {
         self.0
             .iter()
             .find_map(|(_, outcome)| if let Outcome::Answer(peer, _) = outcome { Some(*peer) } else { None })
+    }
+
+    /// Why the daemon that answered does not listen for old clients.
+    fn legacy_error(&self) -> Option<&str> {
+        let answers = self.0.iter().filter_map(|(_, outcome)| match outcome {
+            Outcome::Answer(_, answer) => Some(&answer.findings),
+            _ => None,
+        });
+        let found = answers.flatten().find(|it| it.kind == FindingKind::LegacySocket);
+        found.map(|finding| finding.text.as_str())
     }
 
     /// Whether a daemon of root answered, which can read everything.
@@ -162,6 +181,10 @@ pub(super) fn check_legacy_socket(inputs: &Inputs<'_>) -> Vec<Check> {
     const NAME: &str = "old clients";
     if inputs.daemon.0.is_empty() {
         return Vec::new();
+    }
+    if let Some(why) = inputs.daemon.legacy_error() {
+        let remedy = "remove what is in its place, or pass the sockets from systemd: `systemctl enable --now ttmem.socket`";
+        return vec![Check::warning(NAME, why.to_owned()).remedy(remedy)];
     }
     let path = &inputs.sockets.legacy_socket;
     let shown = path.display();

@@ -5,7 +5,8 @@ use crate::*;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -228,6 +229,77 @@ fn sandbox_of_the_unit_is_sufficient() {
     client.sync();
     assert_eq!(held(std::process::id()), Some(9103));
     assert_eq!(server.warnings(), "");
+}
+
+/// What other users can put in the place of old clients' socket, and what the finding says.
+#[test]
+fn legacy_socket_of_others_does_not_stop_the_daemon() {
+    type Block = fn(&Path) -> Box<dyn std::any::Any>;
+    let blocks: [(Block, &str); 4] = [
+        (|path| Box::new(std::fs::create_dir(path).unwrap()), "exists and is not a socket"),
+        (|path| Box::new(std::os::unix::fs::symlink("/etc/passwd", path).unwrap()), "exists and is not a socket"),
+        (
+            |path| {
+                let lock = std::fs::File::create(path.with_extension("sock.lock")).unwrap();
+                lock.lock().unwrap();
+                Box::new(lock)
+            },
+            "another server is listening on",
+        ),
+        (|path| Box::new(UnixListener::bind(path).unwrap()), "another server is listening on"),
+    ];
+    for (block, why) in blocks {
+        let folder = tempfile::tempdir().unwrap();
+        let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
+        let blocked = block(&legacy);
+        let mut command = Command::new(exe());
+        command.args(["serve", "--quiet", "--sim", "n150", "--legacy-socket"]).arg(&legacy);
+        command.arg("--query-socket").arg(&query).arg("--shm-dir").arg(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _daemon = OwnedChild(command.spawn().unwrap());
+        eventually("the query socket", || query.exists().then_some(()));
+        let found = || {
+            let findings = snapshot_from(&query)["findings"].as_array().unwrap().clone();
+            findings.into_iter().find(|it| it["kind"] == "legacy_socket")
+        };
+        let finding = found().unwrap_or_else(|| panic!("no finding: {why}"));
+        let text = finding["text"].as_str().unwrap();
+        assert!(text.starts_with("old clients are not tracked: ") && text.contains(why), "{text}");
+        let doctor = Command::new(exe()).args(["doctor", "--query-socket"]).arg(&query).output().unwrap();
+        let printed = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(printed.split_whitespace().collect::<Vec<_>>().join(" ").contains(why), "{printed}");
+        // Once the place is free, the daemon takes it.
+        drop(blocked);
+        let _ = std::fs::remove_dir(&legacy);
+        let _ = std::fs::remove_file(&legacy);
+        eventually("the legacy socket", || UnixStream::connect(&legacy).ok());
+        eventually("no finding", || found().is_none().then_some(()));
+    }
+}
+
+#[test]
+fn sockets_of_the_service_manager_are_used_and_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
+    let sockets = [&query, &legacy].map(|path| UnixListener::bind(path).unwrap());
+    // A client that connects first waits until the daemon runs, and is known by its credentials.
+    let mut early = UnixStream::connect(&query).unwrap();
+    std::io::Write::write_all(&mut early, b"{\"get\":\"snapshot\"}\n").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"LISTEN_FDS=2 LISTEN_PID=$$ exec "$0" "$@" 3<&0 4<&1 0</dev/null 1>/dev/null"#]);
+    command.arg(exe()).args(["serve", "--quiet", "--sim", "n150", "--legacy-socket"]).arg(&legacy);
+    command.arg("--query-socket").arg(&query).arg("--shm-dir").arg(folder.path());
+    let [first, second] = sockets.each_ref().map(|it| OwnedFd::from(it.try_clone().unwrap()));
+    command.stdin(first).stdout(second).stderr(Stdio::null());
+    let mut daemon = OwnedChild(command.spawn().unwrap());
+    let mut answer = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(&early), &mut answer).unwrap();
+    assert!(answer.starts_with("{\"schema\":1"), "{answer}");
+    UnixStream::connect(&legacy).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&daemon.0), Signal::TERM).unwrap();
+    assert!(daemon.0.wait().unwrap().success());
+    assert!(legacy.exists() && query.exists(), "they are the manager's");
+    UnixStream::connect(&query).expect("the manager still listens");
 }
 
 fn snapshot_from(query: &Path) -> serde_json::Value {
