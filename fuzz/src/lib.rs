@@ -6,10 +6,12 @@
 
 mod framer;
 mod ledger;
+mod query;
 mod region;
 mod segment;
 
 pub use framer::framer;
 pub use ledger::ledger;
+pub use query::query;
 pub use region::region;
 pub use segment::segment;

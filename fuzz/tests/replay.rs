@@ -88,6 +88,11 @@ fn ledger_totals_are_sums_of_the_list() {
 }
 
 #[test]
+fn any_request_is_answered_within_its_limits() {
+    replay("query", ttmem_fuzz::query, 500, 2000, 300);
+}
+
+#[test]
 fn region_of_any_bytes_is_parsed_or_refused() {
     replay("region", ttmem_fuzz::region, 50, 2000, 500);
 }

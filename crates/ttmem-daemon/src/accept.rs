@@ -1,8 +1,8 @@
 //! Accepts connections on both sockets, as far as descriptors last.
 
 use crate::legacy::Connection;
-use crate::poller::Token;
 use crate::listen::describe_error;
+use crate::poller::Token;
 use crate::query::QueryConnection;
 use crate::server::Daemon;
 use crate::socket;

@@ -93,8 +93,8 @@ pub(crate) fn take_sockets() -> Vec<UnixListener> {
     let is_own = variable("LISTEN_PID") == Some(std::process::id());
     let count = variable("LISTEN_FDS").filter(|_| is_own).unwrap_or(0).min(MAX_PASSED);
     let is_listening = |fd: &OwnedFd| {
-        let is_socket = rustix::fs::fstat(fd)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+        let is_socket =
+            rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
         is_socket && rustix::net::sockopt::socket_acceptconn(fd) == Ok(true)
     };
     (FIRST_PASSED..FIRST_PASSED + count)

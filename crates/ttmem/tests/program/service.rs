@@ -4,8 +4,8 @@ use crate::segments::dram;
 use crate::*;
 use rustix::process::Signal;
 use std::collections::VecDeque;
-use std::os::linux::net::SocketAddrExt;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -237,7 +237,10 @@ fn legacy_socket_of_others_does_not_stop_the_daemon() {
     type Block = fn(&Path) -> Box<dyn std::any::Any>;
     let blocks: [(Block, &str); 4] = [
         (|path| Box::new(std::fs::create_dir(path).unwrap()), "exists and is not a socket"),
-        (|path| Box::new(std::os::unix::fs::symlink("/etc/passwd", path).unwrap()), "exists and is not a socket"),
+        (
+            |path| Box::new(std::os::unix::fs::symlink("/etc/passwd", path).unwrap()),
+            "exists and is not a socket",
+        ),
         (
             |path| {
                 let lock = std::fs::File::create(path.with_extension("sock.lock")).unwrap();
