@@ -22,7 +22,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Pages that are installed besides `docs`.
-const PAGES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "PROTOCOL.md", "ARCHITECTURE.md"];
+const PAGES: [&str; 6] =
+    ["README.md", "CHANGELOG.md", "LICENSE", "PROTOCOL.md", "ARCHITECTURE.md", "SECURITY.md"];
 
 /// Names of the old tools; under these the program behaves as they did.
 pub(crate) const OLD_NAMES: [&str; 2] = ["allocation_server_poc", "tt_smi_umd"];

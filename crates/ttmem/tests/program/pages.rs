@@ -47,8 +47,10 @@ struct Page {
 
 fn pages() -> Vec<Page> {
     let root = repository();
-    let mut paths: Vec<PathBuf> =
-        ["README.md", "PROTOCOL.md", "CONTRIBUTING.md"].iter().map(|name| root.join(name)).collect();
+    let mut paths: Vec<PathBuf> = ["README.md", "PROTOCOL.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .iter()
+        .map(|name| root.join(name))
+        .collect();
     paths.extend(files(&root.join("docs"), &["md"]));
     let page = |path: PathBuf| Page {
         name: path.strip_prefix(&root).unwrap().display().to_string(),
