@@ -1,4 +1,4 @@
-//! Long tests of the workspace: `cargo xtask truth`, `drift`, `programs` and `loom`.
+//! Long tests of the workspace: `cargo xtask truth`, `drift`, `fit`, `programs` and `loom`.
 
 use crate::{build_release, cargo, lab, succeed, target};
 use anyhow::{Context, ensure};
@@ -29,19 +29,8 @@ pub(crate) fn programs(ops: &[&str]) -> anyhow::Result<()> {
 
 /// `cargo xtask drift [STEPS] [--seed N] [CASE…]`
 pub(crate) fn drift(args: &[&str]) -> anyhow::Result<()> {
-    let (mut steps, mut seed, mut cases) = (5000, 1, Vec::new());
-    let mut args = args.iter().peekable();
-    if let Some(number) = args.peek().and_then(|first| first.parse().ok()) {
-        steps = number;
-        args.next();
-    }
-    while let Some(arg) = args.next() {
-        match *arg {
-            "--seed" => seed = args.next().and_then(|it| it.parse().ok()).context("--seed needs a number")?,
-            case => cases.push(case),
-        }
-    }
-    run_drift(steps, seed, &cases)
+    let LongArgs { number, seed, cases } = LongArgs::parse(args, 5000)?;
+    run_drift(number, seed, &cases)
 }
 
 /// `drift` of `crates/ttmem/tests/lab`: `steps` steps in total, over all cases or those whose name contains one of `cases`,
@@ -71,4 +60,48 @@ pub(crate) fn run_drift(steps: u64, seed: u64, cases: &[&str]) -> anyhow::Result
     succeed(&mut test)?;
     println!("{} cases: drift 0", names.len());
     Ok(())
+}
+
+/// `cargo xtask fit [STATES] [--seed N] [CASE…]`: the long form of `fit` of `crates/ttmem/tests/lab`.
+pub(crate) fn fit(args: &[&str]) -> anyhow::Result<()> {
+    let LongArgs { number, seed, cases } = LongArgs::parse(args, 2000)?;
+    build_release()?;
+    let agent = lab::build_probe_agent()?;
+    lab::prepare(lab::TTNN)?;
+    lab::write_clusters()?;
+    let all = ["n150", "p150", "t3k", "n300_hybrid", "p150_hybrid"];
+    let wanted: Vec<&str> = all.into_iter().filter(|it| cases.is_empty() || cases.contains(it)).collect();
+    ensure!(!wanted.is_empty(), "no case is called {}; there are {}", cases.join(" "), all.join(", "));
+    let mut test = cargo(&["test", "--workspace", "--locked", "--quiet", "--test", "lab", "--"]);
+    test.args(["--nocapture", "--test-threads=1", "--exact"]);
+    test.args(wanted.iter().map(|case| format!("fit::{case}")));
+    test.env("TTMEM_PROGRAM", target().join("release/ttmem")).env("TTMEM_AGENT", agent);
+    succeed(test.env("TTMEM_FIT_STATES", number.to_string()).env("TTMEM_FIT_SEED", seed.to_string()))
+}
+
+/// Arguments of a long test: `[NUMBER] [--seed N] [CASE…]`.
+struct LongArgs<'a> {
+    number: u64,
+    seed: u64,
+    cases: Vec<&'a str>,
+}
+
+impl<'a> LongArgs<'a> {
+    fn parse(args: &[&'a str], default: u64) -> anyhow::Result<Self> {
+        let (mut number, mut seed, mut cases) = (default, 1, Vec::new());
+        let mut args = args.iter().peekable();
+        if let Some(first) = args.peek().and_then(|first| first.parse().ok()) {
+            number = first;
+            args.next();
+        }
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--seed" => {
+                    seed = args.next().and_then(|it| it.parse().ok()).context("--seed needs a number")?;
+                }
+                case => cases.push(case),
+            }
+        }
+        Ok(Self { number, seed, cases })
+    }
 }

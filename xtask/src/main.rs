@@ -48,6 +48,9 @@ With stock ttnn on simulated devices:
   drift [STEPS] [--seed N] [CASE…]
                      compare ttmem with the runtime's own allocators after each of STEPS random steps (default 5000);
                      CASE is part of a case's name, as t3k
+  fit [STATES] [--seed N] [CASE…]
+                     compare answers of `ttmem fit` with the runtime's own allocators in STATES random states (default 2000)
+                     of each CASE: n150, p150, t3k, n300_hybrid, p150_hybrid
   programs [OP…]     compare circular and dataflow buffers of 237 operations with the runtime's own data, core by core, on
                      Wormhole and Blackhole, ttnn 0.81.1 and 0.80.0; OP is part of an operation's name, as sdpa
 
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         ["lab"] => lab::run(lab::TTNN),
         ["lab", version] if !version.starts_with('-') => lab::run(version),
         ["drift", ref args @ ..] => long::drift(args),
+        ["fit", ref args @ ..] => long::fit(args),
         ["programs", ref ops @ ..] => long::programs(ops),
         ["truth", ref names @ ..] => long::truth(names),
         ["gen"] => generated::run(false),

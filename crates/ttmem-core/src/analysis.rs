@@ -10,6 +10,7 @@ mod core_allocations;
 mod core_map;
 mod cores;
 mod findings;
+mod fit;
 mod footprint;
 mod free_space;
 mod leaks;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use usage::GroupUsage;
 
 pub(crate) use findings::{describe_failure, describe_fault};
+pub use fit::{End, Fit, FitAnswer, FitContext, FitRequest, FitSize, fit};
 pub(crate) use footprint::split_by_sets;
 pub(crate) use plan::Tenant;
 pub(crate) use programs::{Part, part};

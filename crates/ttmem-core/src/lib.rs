@@ -33,7 +33,7 @@ mod state;
 mod testing;
 pub mod words;
 
-pub use analysis::Analysis;
+pub use analysis::{Analysis, End, Fit, FitAnswer, FitContext, FitRequest, FitSize, fit};
 pub use core_set::CoreSet;
 pub use detail::Detail;
 pub use input::Input;

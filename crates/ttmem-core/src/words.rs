@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-pub use ttmem_types::{Arch, Fault, KernelClass, Layout, Purpose, Space, Uncertainty};
+pub use ttmem_types::{
+    Arch, DataType, Fault, KernelClass, Layout, Pages, Purpose, Space, Tensor, TensorLayout, Uncertainty,
+};
 
 /// A moment on the reader's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -101,6 +101,37 @@ pub static DUMP: &[Column<Blocks>] = &[
     page("note", "OWNER", 9).grows(u16::MAX).nothing("").apart().cut(),
 ];
 
+/// The banks of a map from the first address to the last, in `width` characters: used, used in part, or free.
+pub fn address_bar(map: &BlockMap, width: usize) -> String {
+    let base = map.base.unwrap_or(0);
+    let bytes = map.bytes_per_bank.unwrap_or(0);
+    // Cells have equal numbers of bytes, but for one.
+    let edge = |cell: usize| base.saturating_add((u128::from(bytes) * cell as u128 / width as u128) as u64);
+    let is_used = |block: &&Block| block.state != BlockState::Free;
+    let mut used =
+        map.blocks.iter().filter(is_used).map(|it| (it.address, it.address.saturating_add(it.bytes)));
+    let mut pending = used.next();
+    let mut bar = String::new();
+    for cell in 0..width {
+        let (start, end) = (edge(cell), edge(cell + 1));
+        let (mut covered, mut from) = (0, start);
+        while let Some((first, last)) = pending.filter(|&(first, _)| first < end) {
+            covered += last.min(end).saturating_sub(first.max(from));
+            from = from.max(last.min(end));
+            if last > end {
+                break;
+            }
+            pending = used.next();
+        }
+        bar.push(match covered {
+            0 => '░',
+            covered if covered == end - start => '█',
+            _ => '▒',
+        });
+    }
+    bar
+}
+
 fn state_tone(row: &Row<'_>) -> Tone {
     match row.block.state {
         BlockState::Free => Tone::Good,
@@ -191,6 +222,23 @@ mod tests {
             blocks: vec![block],
             omitted_blocks: 0,
         }
+    }
+
+    #[test]
+    fn bar_shows_holes_in_proportion() {
+        let block = |address, bytes, state| Block { address, bytes, state, largest: false, allocation: None };
+        let bar = |blocks: &[(u64, u64)], width| {
+            let mut map = map(block(0, 0, BlockState::Free));
+            map.blocks = blocks.iter().map(|&(at, len)| block(at, len, BlockState::Used)).collect();
+            address_bar(&map, width)
+        };
+        // The bank has 4096 bytes.
+        assert_eq!(bar(&[], 8), "░░░░░░░░");
+        assert_eq!(bar(&[(0, 4096)], 8), "████████");
+        assert_eq!(bar(&[(512, 512), (1024, 32), (3072, 1024)], 8), "░█▒░░░██");
+        assert_eq!(bar(&[(0, 512), (256, 512)], 8), "█▒░░░░░░", "blocks of a bad report overlap");
+        assert_eq!(bar(&[(4095, 1)], 3), "░░▒");
+        assert_eq!(bar(&[(0, 4)], 0), "");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::site::describe_site;
 use crate::text_page::{Line, TextPage};
 use crate::{Tone, allocation, format};
 use ttmem_core::snapshot::{
-    Allocation, FailedBank, Failure, FailureHolder, FailureKind, InTheWay, OpenWith, PostMortem, Shortage,
+    Allocation, FailedBank, FailureHolder, FailureKind, InTheWay, MakeRoom, OpenWith, PostMortem, Shortage,
 };
 
 /// Rows of one list of a page.
@@ -69,7 +69,11 @@ fn describe_source(found: &PostMortem) -> String {
 fn reasons(found: &PostMortem) -> Vec<String> {
     let failure = &found.failure;
     match failure.kind {
-        FailureKind::OutOfMemory => found.bank.iter().filter_map(|bank| describe_shortage(bank, failure)).collect(),
+        FailureKind::OutOfMemory => {
+            let needed = failure.needed_bytes_per_bank;
+            let described = found.bank.as_ref().zip(needed).and_then(|(bank, needed)| describe_shortage(bank, needed));
+            described.into_iter().collect()
+        }
         FailureKind::Clash => describe_clash(found),
         FailureKind::BeyondL1 => vec![
             "The program's circular buffers and other memory do not fit into the L1 of a core, even if it is empty: use \
@@ -88,8 +92,9 @@ fn reasons(found: &PostMortem) -> Vec<String> {
     }
 }
 
-fn describe_shortage(bank: &FailedBank, failure: &Failure) -> Option<String> {
-    let needed = size(failure.needed_bytes_per_bank?);
+/// Why banks have no free block of `needed` bytes; `None` if that is unknown.
+pub(crate) fn describe_shortage(bank: &FailedBank, needed: u64) -> Option<String> {
+    let needed = size(needed);
     let FailedBank { bytes_per_bank, free_bytes_per_bank, largest_free_bytes_per_bank, free_count, .. } =
         *bank;
     let (banks, space) = (plural(bank.banks.into(), "bank"), bank.space.title());
@@ -143,30 +148,32 @@ fn describe_clash(found: &PostMortem) -> Vec<String> {
 }
 
 /// Something that makes the request succeed.
-struct Remedy {
-    title: String,
-    header: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-    more: u64,
+pub(crate) struct Remedy {
+    pub(crate) title: String,
+    pub(crate) header: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) more: u64,
     /// The remedy in one sentence.
     short: String,
 }
 
 fn remedies(found: &PostMortem) -> Vec<Remedy> {
     let mut all = Vec::new();
-    if let Some(OpenWith { parameter, bytes }) = &found.open_with {
-        let title = format!("Open the device with {parameter}={bytes} ({}) or more.", size(*bytes));
-        all.push(Remedy { short: title.clone(), title, header: Vec::new(), rows: Vec::new(), more: 0 });
-    }
-    all.extend(free_window(found));
+    all.extend(found.open_with.as_ref().map(open_with));
+    all.extend(found.make_room.as_ref().and_then(free_window));
     all.extend(free_sites(found));
     all.extend(move_buffers(found));
     all
 }
 
-/// To free neighbouring buffers.
-fn free_window(found: &PostMortem) -> Option<Remedy> {
-    let window = found.make_room.as_ref()?;
+/// To open the device with a parameter.
+pub(crate) fn open_with(OpenWith { parameter, bytes }: &OpenWith) -> Remedy {
+    let title = format!("Open the device with {parameter}={bytes} ({}) or more.", size(*bytes));
+    Remedy { short: title.clone(), title, header: Vec::new(), rows: Vec::new(), more: 0 }
+}
+
+/// To free neighbouring buffers; `None` if there is nothing to free.
+pub(crate) fn free_window(window: &MakeRoom) -> Option<Remedy> {
     let block = format!("a free block of {} at {:#x}", size(window.block_bytes_per_bank), window.address);
     let what = format!("{} with {} per bank", plural(window.count, "buffer"), size(window.bytes_per_bank));
     if window.count == 0 {

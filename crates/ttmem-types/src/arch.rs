@@ -24,6 +24,10 @@ pub struct ArchMemory {
     pub dram_banks_per_channel: u64,
     /// Bytes that the runtime reserves in each bank.
     pub dram_reserved_bytes_per_bank: u64,
+    /// Bytes to which allocators round up sizes in every space, and pages of DRAM.
+    pub dram_alignment: u64,
+    /// Bytes to which allocators round up pages of L1.
+    pub l1_alignment: u64,
     /// Tensix cores that dispatch uses.
     pub dispatch_cores: u32,
     /// Tensix cores of a row and of a column, of a chip without harvesting.
@@ -61,6 +65,8 @@ impl Arch {
                 dram_visible_bytes_per_channel: 2 << 30,
                 dram_banks_per_channel: 2,
                 dram_reserved_bytes_per_bank: 1_048_640,
+                dram_alignment: 32,
+                l1_alignment: 16,
                 dispatch_cores: 8,
                 grid: (8, 10),
                 ethernet_l1_bytes_per_core: 256 << 10,
@@ -72,6 +78,8 @@ impl Arch {
                 dram_visible_bytes_per_channel: 4_278_190_080,
                 dram_banks_per_channel: 1,
                 dram_reserved_bytes_per_bank: 1_048_704,
+                dram_alignment: 64,
+                l1_alignment: 16,
                 dispatch_cores: 10,
                 grid: (14, 10),
                 ethernet_l1_bytes_per_core: 512 << 10,

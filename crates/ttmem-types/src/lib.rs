@@ -28,5 +28,5 @@ pub use failure::FailureKind;
 pub use fault::{Fault, FindingKind, Severity};
 pub use program::{program_key, program_number};
 pub use space::Space;
-pub use tensor::{DataType, Purpose, Tensor, TensorLayout};
+pub use tensor::{DataType, Pages, Purpose, Tensor, TensorLayout};
 pub use window::{Window, cheapest_window};

@@ -1,6 +1,6 @@
 //! `ttmem dump --blocks`: the memory of each allocator by address, used and free.
 
-use crate::cli::DumpArgs;
+use crate::cli::{DumpArgs, Filter};
 use crate::listing::{add_note, describe_unlisted, print_csv, print_json};
 use crate::query::Format;
 use crate::source::answer_or_report;
@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use ttmem_core::detail::BlockQuery;
 use ttmem_core::snapshot::{BlockMap, Tracking};
+use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Reader;
 use ttmem_render::block::{DUMP, FIELDS, Row};
@@ -34,10 +35,7 @@ pub(crate) fn dump(args: &DumpArgs, source: &mut Reader) -> anyhow::Result<Exit>
     let note = describe_gaps(&snapshot, maps);
     let note = note.as_deref();
     match args.format() {
-        Format::Json => {
-            let Snapshot { schema, at, simulated, .. } = snapshot;
-            print_json(&Dump { schema, at, simulated, block_maps: maps }, note)?
-        }
+        Format::Json => return print_maps(&snapshot),
         Format::Csv(options) => {
             print_csv(&format_csv(FIELDS, maps.iter().flat_map(Row::all), options), note)?
         }
@@ -46,10 +44,28 @@ pub(crate) fn dump(args: &DumpArgs, source: &mut Reader) -> anyhow::Result<Exit>
     Ok(if maps.is_empty() { Exit::NothingFound } else { Exit::Done })
 }
 
-/// Takes a snapshot with the requested block maps; `None` if the daemon does not answer.
+/// Prints the block maps of a snapshot as JSON.
+pub(crate) fn print_maps(snapshot: &Snapshot) -> anyhow::Result<Exit> {
+    let maps = snapshot.block_maps.as_deref().unwrap_or_default();
+    let Snapshot { schema, at, simulated, .. } = *snapshot;
+    let dump = Dump { schema, at, simulated, block_maps: maps };
+    print_json(&dump, describe_gaps(snapshot, maps).as_deref())?;
+    Ok(if maps.is_empty() { Exit::NothingFound } else { Exit::Done })
+}
+
+/// Takes a snapshot with the block maps that the arguments select; `None` if the daemon does not answer.
 pub(crate) fn fetch(args: &DumpArgs, source: &mut Reader) -> anyhow::Result<Option<Snapshot>> {
-    let DumpArgs { filter, allocator, space, .. } = args;
-    let query = BlockQuery { pid: filter.pid, allocator: *allocator, space: *space, limit: u32::MAX };
+    fetch_maps(&args.filter, args.allocator, args.space, source)
+}
+
+/// Takes a snapshot with the requested block maps; `None` if the daemon does not answer.
+pub(crate) fn fetch_maps(
+    filter: &Filter,
+    allocator: Option<u32>,
+    space: Option<Space>,
+    source: &mut Reader,
+) -> anyhow::Result<Option<Snapshot>> {
+    let query = BlockQuery { pid: filter.pid, allocator, space, limit: u32::MAX };
     let detail = Detail { blocks: Some(query), ..Detail::NONE };
     let Some(snapshot) = answer_or_report(source.snapshot(&detail))? else { return Ok(None) };
     show::apply_filter(snapshot, filter).map(Some)
@@ -101,6 +117,12 @@ fn add_map(page: &mut String, map: &BlockMap, style: Style) {
         *page +=
             &lines(format!("{more} not listed: a daemon lists at most {}; use --local", BlockQuery::MOST));
     }
+    add_summary(page, map, room);
+}
+
+/// Adds the figures of all blocks of a map, in lines of `room` columns.
+pub(crate) fn add_summary(page: &mut String, map: &BlockMap, room: usize) {
+    let lines = |text: String| wrap(&text, room).join("\n") + "\n";
     let bytes = |bytes: Option<u64>| size(bytes.unwrap_or(0));
     let count = |count: Option<u64>| plural(count.unwrap_or(0), "block");
     *page += &lines(format!(
@@ -135,19 +157,22 @@ fn describe_largest(map: &BlockMap) -> Option<String> {
 }
 
 /// What is missing in the maps: processes whose buffers are not known, or not all of them.
-fn describe_gaps(snapshot: &Snapshot, maps: &[BlockMap]) -> Option<String> {
-    let is_partial = |pid: Option<u32>| {
-        let process = snapshot.processes.iter().find(|it| it.pid == pid);
-        process.is_some_and(|it| !it.complete || matches!(it.tracking, Tracking::Partial | Tracking::Drift))
-    };
+pub(crate) fn describe_gaps(snapshot: &Snapshot, maps: &[BlockMap]) -> Option<String> {
+    let with_blocks = maps.iter().filter(|it| it.unknown.is_none());
     let mut partial: Vec<String> =
-        maps.iter().filter(|it| it.unknown.is_none() && is_partial(it.pid)).map(name_process).collect();
+        with_blocks.filter(|it| is_partial(snapshot, it.pid)).map(name_process).collect();
     partial.dedup();
     let partial = (!partial.is_empty()).then(|| {
         format!("not all buffers are known of {}: holes may be in use; see `ttmem check`", partial.join(", "))
     });
     let notes: Vec<String> = partial.into_iter().chain(describe_unlisted(snapshot)).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+/// Whether not all buffers of a process are known.
+pub(crate) fn is_partial(snapshot: &Snapshot, pid: Option<u32>) -> bool {
+    let process = snapshot.processes.iter().find(|it| it.pid == pid);
+    process.is_some_and(|it| !it.complete || matches!(it.tracking, Tracking::Partial | Tracking::Drift))
 }
 
 fn name_process(map: &BlockMap) -> String {

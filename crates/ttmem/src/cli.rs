@@ -3,6 +3,7 @@
 
 mod dump;
 mod events;
+mod fit;
 mod parse;
 mod serve;
 
@@ -12,6 +13,7 @@ use crate::sim;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use dump::{CoreSelection, DumpArgs, GroupBy, SortBy};
 pub(crate) use events::{EventFormat, EventsArgs};
+pub(crate) use fit::{BufferSize, FitArgs, MapArgs, Sharding, TensorMemory};
 pub(crate) use parse::parse;
 pub(crate) use serve::ServeArgs;
 use std::ffi::OsString;
@@ -135,6 +137,20 @@ pub(crate) enum Command {
         ttmem postmortem /dev/shm/ttmem.4242.0123456789abcdef"
     )]
     Postmortem(PostMortemArgs),
+    /// Say whether a buffer will fit, and at which address; or what to free.
+    ///
+    /// The answer follows the rule of the runtime's allocators: alignment, holes, and one range in all banks. Exits with 0 if the buffer fits,
+    /// with 1 if it does not, with 3 if that is not known.
+    #[command(
+        after_help = "Examples:\n  ttmem fit --dram 2GiB\n  ttmem fit --l1 64KiB/core --pid 4242\n  ttmem fit --l1 1MiB --sharded 8x4 -d 0\n  \
+        ttmem fit --tensor 1x32x4096x128:bfloat16:tile --count 64 --board n150\n  ttmem fit --dram 1GiB --segment /dev/shm/ttmem.4242.0123456789abcdef"
+    )]
+    Fit(FitArgs),
+    /// Draw the memory of allocators by address, with its holes.
+    ///
+    /// `ttmem dump --blocks` lists every block.
+    #[command(after_help = "Examples:\n  ttmem map\n  ttmem map --pid 4242 --space l1\n  ttmem map --top 20")]
+    Map(MapArgs),
     /// Show the peaks of processes: how much, when, and which lines of code it consisted of.
     ///
     /// What a peak consisted of is known where ttmem followed the process then: with `ttmem run`, the daemon, or the dashboard.

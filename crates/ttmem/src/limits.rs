@@ -79,16 +79,30 @@ impl FromStr for Limit {
 }
 
 fn parse_bound(text: &str) -> Result<Bound, BadLimit> {
-    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, unit) = (&text[..digits], text[digits..].trim());
     let units = UNITS.map(|(name, _)| name).join(", ");
     let unknown = || BadLimit(format!("unknown size {text:?}; expected a number with %, {units}"));
-    let number: f64 = number.parse().map_err(|_| unknown())?;
-    if unit == "%" {
-        return Ok(Bound::Percent(number));
+    match split_number(text).ok_or_else(unknown)? {
+        (percent, "%") => Ok(Bound::Percent(percent)),
+        (number, unit) => Ok(Bound::Bytes(bytes_of(number, unit).ok_or_else(unknown)?)),
     }
-    let (_, bytes) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(unknown)?;
-    Ok(Bound::Bytes((number * bytes as f64) as u64))
+}
+
+/// Reads a size such as `64KiB`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let bytes = split_number(text).and_then(|(number, unit)| bytes_of(number, unit));
+    let units = UNITS.map(|(name, _)| name).join(", ");
+    bytes.ok_or_else(|| format!("unknown size {text:?}; expected a number with {units}"))
+}
+
+/// A number and the unit after it.
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    Some((text[..digits].parse().ok()?, text[digits..].trim()))
+}
+
+fn bytes_of(number: f64, unit: &str) -> Option<u64> {
+    let (_, bytes) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    Some((number * bytes as f64) as u64)
 }
 
 /// A limit and what was found.

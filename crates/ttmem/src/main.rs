@@ -10,10 +10,12 @@ mod cores;
 mod demo;
 mod doctor;
 mod events;
+mod fit;
 mod flame;
 mod leaks;
 mod limits;
 mod listing;
+mod map;
 mod peak;
 mod postmortem;
 mod programs;
@@ -92,6 +94,8 @@ fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Postmortem(args)) => postmortem::run(args, &cli.sockets),
         Some(Command::Flame(args)) => flame::run(args, &cli.sockets),
+        Some(Command::Fit(args)) => fit::run(args, &cli.sockets),
+        Some(Command::Map(args)) => map::run(args, &cli.sockets),
         Some(Command::Peak(args)) => peak::run(args, &cli.sockets),
         Some(Command::Leaks(args)) => leaks::run(args, &cli.sockets),
         Some(Command::Events(args)) => events::run(args, &cli.sockets),

@@ -65,6 +65,9 @@ const KERNEL_CONFIG: u64 = 69 << 10;
 /// Size of `L1_SMALL` on each core, in the demo.
 const L1_SMALL: u64 = 32 << 10;
 
+/// Size of the trace region in each bank, in the demo.
+const TRACE_REGION: u64 = 16 << 20;
+
 impl Board {
     fn capacity(&self) -> Capacity {
         board::capacity(self.arch, self.cores, self.dram_channels, CapacityOrigin::Simulated)
@@ -165,22 +168,39 @@ impl Machine {
             .collect()
     }
 
-    /// The banks of an allocator over these devices.
+    /// The architecture of these devices.
+    pub(crate) fn arch(&self) -> Arch {
+        self.board.arch
+    }
+
+    /// The banks of an allocator over these devices, in the demo.
     pub(crate) fn banks(&self) -> Vec<ttmem_client::Banks> {
+        let dispatch = self.board.arch.memory().dispatch_cores;
+        self.banks_with(self.board.cores - dispatch, TRACE_REGION, L1_SMALL)
+    }
+
+    /// The banks of an allocator over these devices that `ttnn.open_device` opens without parameters. Where a device is reached through
+    /// another one, ethernet cores dispatch.
+    pub(crate) fn default_banks(&self) -> Vec<ttmem_client::Banks> {
+        let has_remote = self.board.local_per_board < self.board.chips_per_board;
+        let dispatch = if has_remote { 0 } else { self.board.arch.memory().dispatch_cores };
+        self.banks_with(self.board.cores - dispatch, 0, 0)
+    }
+
+    fn banks_with(&self, l1: u32, trace: u64, l1_small: u64) -> Vec<ttmem_client::Banks> {
         use ttmem_client::{Banks, Space};
         let memory = self.board.arch.memory();
         let dram = (u64::from(self.board.dram_channels) * memory.dram_banks_per_channel) as u16;
         let bank = memory.dram_visible_bytes_per_channel / memory.dram_banks_per_channel
             - memory.dram_reserved_bytes_per_bank;
-        // The trace region is the top of each bank.
-        let trace = 16 << 20;
-        let l1 = (self.board.cores - memory.dispatch_cores) as u16;
-        let top = memory.l1_bytes_per_core - L1_SMALL;
+        let l1 = l1 as u16;
+        let top = memory.l1_bytes_per_core - l1_small;
         vec![
             Banks::new(Space::Dram, dram, memory.dram_reserved_bytes_per_bank, bank - trace),
+            // The trace region is the top of each bank.
             Banks::new(Space::Trace, dram, memory.dram_reserved_bytes_per_bank + bank - trace, trace),
             Banks::new(Space::L1, l1, memory.l1_reserved_bytes, top - memory.l1_reserved_bytes),
-            Banks::new(Space::L1Small, l1, top, L1_SMALL),
+            Banks::new(Space::L1Small, l1, top, l1_small),
         ]
     }
 }

@@ -63,7 +63,7 @@ impl DumpArgs {
 /// Spaces that have a block map.
 const MAPPED_SPACES: [Space; 5] = [Space::Dram, Space::Trace, Space::L1, Space::L1Small, Space::L1Core];
 
-fn parse_space(text: &str) -> Result<Space, String> {
+pub(super) fn parse_space(text: &str) -> Result<Space, String> {
     let found = MAPPED_SPACES.into_iter().find(|it| it.name() == text.trim().to_lowercase());
     found.ok_or_else(|| format!("expected one of {}", MAPPED_SPACES.map(Space::name).join(", ")))
 }

@@ -268,4 +268,5 @@ def main():
     report("closed", workload, {"counts": counts, "refused": workload.refused})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -70,7 +70,7 @@ cases! {
 }
 
 /// A number from the environment.
-fn number(variable: &str, default: u64) -> anyhow::Result<u64> {
+pub(super) fn number(variable: &str, default: u64) -> anyhow::Result<u64> {
     match std::env::var(variable) {
         Ok(text) => text.parse().with_context(|| format!("{variable} is not a number: {text}")),
         Err(_) => Ok(default),
@@ -229,14 +229,14 @@ fn wire_number(space: Space) -> u64 {
 }
 
 /// The Python process and its output.
-struct Workload {
+pub(super) struct Workload {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     errors: tempfile::NamedTempFile,
 }
 
 impl Workload {
-    fn start(command: &mut Command) -> anyhow::Result<Self> {
+    pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let errors = tempfile::NamedTempFile::new()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.reopen()?);
         let mut child = command.spawn().context("cannot start ttmem run")?;
@@ -245,7 +245,7 @@ impl Workload {
     }
 
     /// The workload's next line; the runtime's lines are skipped.
-    fn next(&mut self) -> anyhow::Result<Option<Value>> {
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<Value>> {
         for line in &mut self.lines {
             let line = line?;
             if line.starts_with("{\"what\"") {
@@ -259,15 +259,16 @@ impl Workload {
     }
 
     fn resume(&mut self) -> anyhow::Result<()> {
-        self.child
-            .stdin
-            .as_mut()
-            .context("its input")?
-            .write_all(b"\n")
-            .context("the workload does not read its input")
+        self.reply("")
     }
 
-    fn finish(mut self) -> anyhow::Result<()> {
+    /// Answers the workload with a line.
+    pub(super) fn reply(&mut self, line: &str) -> anyhow::Result<()> {
+        let input = self.child.stdin.as_mut().context("its input")?;
+        writeln!(input, "{line}").context("the workload does not read its input")
+    }
+
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.resume()?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the workload ended with {status}");

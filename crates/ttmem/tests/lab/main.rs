@@ -8,6 +8,7 @@ mod counters;
 mod dashboard;
 mod drift;
 mod failures;
+mod fit;
 mod intervals;
 mod leaks;
 mod limits;

@@ -14,6 +14,7 @@ mod defects_machine;
 mod doctor;
 mod dump;
 mod events;
+mod fit;
 mod leaks;
 mod machine;
 mod old_tools;
