@@ -25,7 +25,7 @@ mod native {
     #[pymodule_export]
     use crate::program::{Kernel, Placement, Program};
     #[pymodule_export]
-    use crate::query::ask;
+    use crate::query::{Follower, ask};
     #[pymodule_export]
     use crate::tracker::{Tracker, alloc, close, enable, free, is_enabled, mark, refresh, status};
     #[pymodule_export]

@@ -69,14 +69,18 @@ fn home() -> PathBuf {
     root().join("target/lab")
 }
 
-/// Lines of an environment's stamp: its own, and that of the stand-in. Environments contain their own path, so one that was
-/// moved must be created again.
-fn stamp(folder: &Path, version: &str) -> [String; 2] {
-    [format!("ttnn {version} in {}", folder.display()), format!("stand-in {:016x}", compiler::fingerprint())]
+/// Lines of an environment's stamp: its own, that of packages besides ttnn, and that of the stand-in. Environments contain
+/// their own path, so one that was moved must be created again.
+fn stamp(folder: &Path, version: &str) -> [String; 3] {
+    [
+        format!("ttnn {version} in {}", folder.display()),
+        format!("with {}", python::EXTRAS.join(" ")),
+        format!("stand-in {:016x}", compiler::fingerprint()),
+    ]
 }
 
 /// Whether each line of the stamp is up to date.
-fn stamped(folder: &Path, version: &str) -> [bool; 2] {
+fn stamped(folder: &Path, version: &str) -> [bool; 3] {
     let found = fs::read_to_string(folder.join(STAMP)).unwrap_or_default();
     let usable = folder.join("bin/python").exists();
     stamp(folder, version).map(|line| usable && found.lines().any(|it| it == line))
@@ -85,7 +89,7 @@ fn stamped(folder: &Path, version: &str) -> [bool; 2] {
 /// The environment, if it exists and is up to date.
 pub(crate) fn ready(version: &str) -> Option<Lab> {
     let folder = home().join(version);
-    (stamped(&folder, version) == [true; 2]).then(|| Lab::at(&folder, version).ok()).flatten()
+    (stamped(&folder, version) == [true; 3]).then(|| Lab::at(&folder, version).ok()).flatten()
 }
 
 /// Creates an environment, or what is missing of it.
@@ -102,7 +106,7 @@ pub(crate) fn prepare(version: &str) -> anyhow::Result<Lab> {
         return Ok(lab);
     }
     let folder = home().join(version);
-    let [environment, _] = stamped(&folder, version);
+    let [environment, has_extras, _] = stamped(&folder, version);
     if !environment {
         if folder.exists() {
             println!("target/lab/{version} is not complete or was moved: creating it again");
@@ -111,6 +115,8 @@ pub(crate) fn prepare(version: &str) -> anyhow::Result<Lab> {
         python::create_environment(&folder, version).inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         })?;
+    } else if !has_extras {
+        python::install_extras(&folder)?;
     }
     let lab = Lab::at(&folder, version)?;
     compiler::install(&folder)?;

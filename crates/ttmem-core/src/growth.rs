@@ -1,14 +1,16 @@
-//! Buffers of call sites that only grow between marks of equal phase, such as the ends of steps: leaks.
+//! Buffers of call sites that only grow between moments of equal phase, such as the ends of steps: leaks.
 //!
-//! At each mark, the number of buffers of every site is compared with that at the mark before. What fell starts over, so caches that
-//! are emptied from time to time are no leaks; a tensor that grows is none either, since its number stays. A site that grew in many of
-//! the intervals, and still does, is one. Of marks that happen at different rates (tokens and requests), the rarer ones decide: what does
-//! not grow from request to request is no leak, however it grows from token to token.
+//! At each mark, and at each replay of a trace, the number of buffers of every site is compared with that at the one before. What fell
+//! starts over, so caches that are emptied from time to time are no leaks; a tensor that grows is none either, since its number stays. A
+//! site that grew in many of the intervals, and still does, is one. Of marks that happen at different rates (tokens and requests), the
+//! rarer ones decide: what does not grow from request to request is no leak, however it grows from token to token.
+//!
+//! A process without marks and replays is compared every few seconds. Since its phase is unknown then, only *late survivors* count:
+//! buffers that are much older than the others of their site were when they were freed.
 
-use crate::input::Mark;
 use crate::ledger::Held;
 use crate::pairs;
-use crate::words::{ChipId, Mono, Space};
+use crate::words::{ChipId, Mono, Scope, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,24 +26,38 @@ const LEAST_GROWN: u32 = 3;
 const GROWN_SHARE: u32 = 5;
 /// Intervals of a rarer series that can clear a site.
 const LEAST_CLEARING: u32 = 3;
-/// Names of marks that are followed, and sites of each.
+/// A rarer series counts unless it has paused for so many times as long as usual.
+const LONGEST_PAUSE: u64 = 10;
+/// Names of marks that are followed, traces, and sites of each.
 const MAX_SERIES: usize = 4;
 const MAX_SITES: usize = 1024;
 /// So many marks are all judged; later ones only at this distance, so that frequent marks cost little.
 const FREQUENT: u32 = 256;
 const DISTANCE: u64 = 50 * (Mono::SECOND / 1000);
 
+/// What moments that are compared with each other have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Phase {
+    /// They are marks of the name with this number.
+    Mark(u32),
+    /// They are replays of a trace.
+    Replay(Scope, u32),
+    /// Nothing, so that only late survivors are compared.
+    Round,
+}
+
 /// The growth of a process's call sites.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Growth {
-    /// By the number of the mark's name.
-    series: BTreeMap<u32, Series>,
+    #[serde(with = "pairs")]
+    series: BTreeMap<Phase, Series>,
 }
 
-/// Marks of one name.
+/// Moments of one phase, here called marks.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Series {
     marks: u32,
+    first: Mono,
     last: Mono,
     #[serde(with = "pairs")]
     sites: BTreeMap<SiteInSpace, SiteGrowth>,
@@ -67,8 +83,7 @@ struct SiteGrowth {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Leak<'a> {
     pub(crate) site: &'a SiteInSpace,
-    /// The number of the name of the marks.
-    pub(crate) mark: u32,
+    pub(crate) phase: Phase,
     /// Intervals since the site last fell, and those in which it grew.
     pub(crate) intervals: u32,
     pub(crate) grown: u32,
@@ -79,28 +94,30 @@ pub(crate) struct Leak<'a> {
 }
 
 impl Growth {
-    /// Whether what the sites have at this mark is wanted. Marks may be read again.
-    pub(crate) fn wants(&self, mark: &Mark) -> bool {
-        match self.series.get(&mark.name) {
-            None => self.series.len() < MAX_SERIES,
-            Some(series) if series.marks < FREQUENT => mark.at > series.last,
-            Some(series) => mark.at.0 >= series.last.0 + DISTANCE,
+    /// Whether what the sites have at a moment is wanted.
+    pub(crate) fn wants(&self, phase: Phase, at: Mono) -> bool {
+        let is_same_kind = |it: &&Phase| std::mem::discriminant(*it) == std::mem::discriminant(&phase);
+        match self.series.get(&phase) {
+            None => self.series.keys().filter(is_same_kind).count() < MAX_SERIES,
+            // Marks may be read again, and replays may be read at the same time.
+            Some(series) if series.marks < FREQUENT => at > series.last || !matches!(phase, Phase::Mark(_)),
+            Some(series) => at.0 >= series.last.0 + DISTANCE,
         }
     }
 
-    /// Compares what the sites have at a mark with what they had at the one before.
-    pub(crate) fn add(&mut self, mark: &Mark, held: &BTreeMap<SiteInSpace, Held>) {
-        let series = self.series.entry(mark.name).or_default();
+    /// Compares what the sites have at a moment with what they had at the one before.
+    pub(crate) fn add(&mut self, phase: Phase, at: Mono, held: &BTreeMap<SiteInSpace, Held>) {
+        let series = self.series.entry(phase).or_insert(Series { first: at, ..Series::default() });
         series.marks = series.marks.saturating_add(1);
-        let previous = std::mem::replace(&mut series.last, mark.at);
+        let previous = std::mem::replace(&mut series.last, at);
         let number = series.marks;
         for (site, growth) in &mut series.sites {
-            growth.step(number, mark.at, held.get(site).copied().unwrap_or_default());
+            growth.step(number, at, held.get(site).copied().unwrap_or_default());
         }
         for (site, &held) in held {
             if series.sites.len() < MAX_SITES && !series.sites.contains_key(site) {
                 let mut growth = SiteGrowth::new(number.saturating_sub(1), previous);
-                growth.step(number, mark.at, held);
+                growth.step(number, at, held);
                 series.sites.insert(site.clone(), growth);
             }
         }
@@ -109,36 +126,57 @@ impl Growth {
         }
     }
 
-    /// Whether there were enough marks to find leaks.
+    /// Forgets the replays of a trace that was released.
+    pub(crate) fn forget_trace(&mut self, scope: Scope, trace: u32) {
+        self.series.remove(&Phase::Replay(scope, trace));
+    }
+
+    /// Whether there were enough marks or replays to find leaks.
     pub(crate) fn is_followed(&self) -> bool {
-        self.series.values().any(|series| series.marks >= WARM + LEAST_INTERVALS)
+        let mut marked = self.series.iter().filter(|(phase, _)| **phase != Phase::Round);
+        marked.any(|(_, series)| series.marks >= WARM + LEAST_INTERVALS)
     }
 
     /// The most marks of one name.
     pub(crate) fn marks(&self) -> u32 {
-        self.series.values().map(|series| series.marks).max().unwrap_or(0)
+        let marked = self.series.iter().filter(|(phase, _)| matches!(phase, Phase::Mark(_)));
+        marked.map(|(_, series)| series.marks).max().unwrap_or(0)
     }
 
-    /// The sites that leak, each by the rarest marks for which it does.
+    /// The sites that leak, each by the rarest marks for which it does. Rounds count only without marks and replays.
     pub(crate) fn leaks(&self) -> Vec<Leak<'_>> {
-        let mut rarest_first: Vec<(u32, &Series)> =
-            self.series.iter().map(|(&name, series)| (name, series)).collect();
-        rarest_first.sort_by_key(|(name, series)| (series.marks, *name));
+        let is_followed = self.is_followed();
+        let mut rarest_first: Vec<(Phase, &Series)> = self
+            .series
+            .iter()
+            .map(|(&phase, series)| (phase, series))
+            .filter(|(phase, _)| (*phase == Phase::Round) != is_followed)
+            .collect();
+        rarest_first.sort_by_key(|(phase, series)| (series.marks, *phase));
+        let now = self.series.values().map(|series| series.last).max().unwrap_or_default();
         let mut found: BTreeMap<&SiteInSpace, Leak<'_>> = BTreeMap::new();
-        for (n, &(mark, series)) in rarest_first.iter().enumerate() {
+        for (n, &(phase, series)) in rarest_first.iter().enumerate() {
             for (site, growth) in series.sites.iter().filter(|(_, growth)| growth.is_leak(series.marks)) {
-                let is_cleared = |(_, rarer): &(u32, &Series)| {
+                let is_cleared = |(_, rarer): &(Phase, &Series)| {
                     rarer.sites.get(site).is_none_or(|it| it.clears(rarer.marks))
                 };
-                let rarer = rarest_first[..n].iter().filter(|(_, it)| it.marks >= WARM + LEAST_CLEARING);
-                if !found.contains_key(site) && !rarer.clone().any(is_cleared) {
-                    found.insert(site, growth.describe(site, mark, series.marks));
+                let mut rarer = rarest_first[..n].iter().filter(|(_, it)| it.can_clear(now));
+                if !found.contains_key(site) && !rarer.any(is_cleared) {
+                    found.insert(site, growth.describe(site, phase, series.marks));
                 }
             }
         }
         let mut all: Vec<Leak<'_>> = found.into_values().collect();
         all.sort_by_key(|leak| std::cmp::Reverse((leak.more.allocated, leak.more.requested)));
         all
+    }
+}
+
+impl Series {
+    /// Whether what does not grow from mark to mark is no leak. Marks that have ended, such as those of a warm-up, say nothing.
+    fn can_clear(&self, now: Mono) -> bool {
+        let usual = self.last.since(self.first) / u64::from(self.marks.max(2) - 1);
+        self.marks >= WARM + LEAST_CLEARING && now.since(self.last) <= usual.saturating_mul(LONGEST_PAUSE)
     }
 }
 
@@ -182,10 +220,10 @@ impl SiteGrowth {
         intervals == 0 || self.grown * 2 < intervals
     }
 
-    fn describe<'a>(&self, site: &'a SiteInSpace, mark: u32, marks: u32) -> Leak<'a> {
+    fn describe<'a>(&self, site: &'a SiteInSpace, phase: Phase, marks: u32) -> Leak<'a> {
         Leak {
             site,
-            mark,
+            phase,
             intervals: self.intervals(marks),
             grown: self.grown,
             more: self.last.less(self.base),

@@ -7,6 +7,7 @@
 
 mod entry;
 mod keyframe;
+mod lives;
 mod pool;
 mod site_sums;
 mod totals;
@@ -329,7 +330,8 @@ impl Ledger {
         if entry.next != NONE {
             self.entry_mut(entry.next).previous = entry.previous;
         }
-        self.change(entry.pool(), |pool| pool.subtract(&entry));
+        let now = self.now;
+        self.change(entry.pool(), |pool| pool.subtract(&entry, now));
         self.vacate(slot);
         self.shrink();
     }

@@ -8,6 +8,7 @@ mod allocations;
 mod blocked;
 mod definitions;
 mod fault;
+mod growth;
 mod keyframe;
 mod listing;
 mod machine;
@@ -23,7 +24,7 @@ pub(crate) use machine::ChipState;
 pub(crate) use past::{PastPool, add as add_past, is_reported};
 pub(crate) use peaks::{CoreUse, SpacePeak};
 pub(crate) use process::{ProcessState, ProgramState};
-pub(crate) use sampling::GROWTH_ROUNDS;
+pub(crate) use sampling::{GROWTH_ROUND_SECONDS, GROWTH_ROUNDS};
 
 use crate::analysis::{Analysis, Tenant};
 use crate::event_log::EventLog;

@@ -5,16 +5,21 @@
 //! its own. To that thread another process seems to hold the lock, as to all other readers.
 #![allow(unsafe_code)]
 
-use crate::{Error, Reader, ReaderOptions, Request, Result};
+use crate::{Error, Reader, ReaderOptions, Request, Result, Session};
 use rustix::thread::UnshareFlags;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
+use ttmem_core::snapshot::RunReport;
+use ttmem_sources::{SourceConfig, monotonic};
+
+/// Longest time between two polls of a [`Follower`].
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Answers one request with one line of JSON, in a process that may be tracked itself.
 pub fn ask_isolated(options: &ReaderOptions, request: &Request) -> Result<Vec<u8>> {
     let read = || {
-        // Where a sandbox forbids it, the lock is lost. Readers then know a writer by its pid, start and mapping.
-        // SAFETY: only bytes leave this thread, and nothing passed to it contains a descriptor.
-        let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) };
+        unshare_descriptors();
         Reader::new(options, false, true)?.ask(request)
     };
     thread::scope(|scope| {
@@ -22,6 +27,59 @@ pub fn ask_isolated(options: &ReaderOptions, request: &Request) -> Result<Vec<u8
         let reader = reader.map_err(Error::Thread)?;
         reader.join().unwrap_or(Err(Error::Nothing))
     })
+}
+
+/// Gives this thread a descriptor table of its own.
+fn unshare_descriptors() {
+    // Where a sandbox forbids it, the lock is lost. Readers then know a writer by its pid, start and mapping.
+    // SAFETY: only bytes leave the threads that call this, and nothing passed to them contains a descriptor.
+    let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) };
+}
+
+/// Follows segments in a thread of its own, in a process that may be tracked itself. The thread ends with it.
+pub struct Follower {
+    requests: mpsc::Sender<mpsc::Sender<RunReport>>,
+    /// A forked child has no such thread.
+    pid: u32,
+}
+
+impl Follower {
+    /// Starts to follow all segments in the reader's folder.
+    pub fn start(options: &ReaderOptions) -> Result<Self> {
+        let config = SourceConfig::segments(&options.folder());
+        let (requests, received) = mpsc::channel();
+        let follow = move || follow(config, &received);
+        thread::Builder::new().name("ttmem-follower".to_owned()).spawn(follow).map_err(Error::Thread)?;
+        Ok(Self { requests, pid: std::process::id() })
+    }
+
+    /// What processes allocated until now; `None` in a forked child.
+    pub fn report(&self) -> Option<RunReport> {
+        let (answer, answered) = mpsc::channel();
+        if self.pid != std::process::id() {
+            return None;
+        }
+        self.requests.send(answer).ok()?;
+        answered.recv().ok()
+    }
+}
+
+fn follow(config: SourceConfig, requests: &mpsc::Receiver<mpsc::Sender<RunReport>>) {
+    unshare_descriptors();
+    let mut session = Session::local(config);
+    loop {
+        let due = session.follow();
+        let wait = due.map_or(INTERVAL, |due| INTERVAL.min(Duration::from_nanos(due.since(monotonic()))));
+        match requests.recv_timeout(wait) {
+            Ok(answer) => {
+                session.follow();
+                // Without a receiver, the report is not wanted any more.
+                let _ = answer.send(session.report());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +117,18 @@ mod tests {
         assert_eq!((dump.schema, dump.simulated), (1, false));
         let listed: Vec<_> = dump.allocations.iter().map(|it| (it.pid, it.requested_bytes)).collect();
         assert_eq!(listed, [(Some(std::process::id()), 4096)]);
+        assert!(is_locked(&segment));
+        let follower = Follower::start(&options).unwrap();
+        assert_eq!(follower.report().unwrap().processes[0].spaces[0].peak_bytes, 4096);
+        for (address, size) in [(8192, 100), (16_384, 200)] {
+            let buffer = ttmem_client::Buffer::new(device, ttmem_client::Space::Dram, address, size);
+            tracker.alloc(&buffer).unwrap();
+        }
+        tracker.free(device, ttmem_client::Space::Dram, 8192).unwrap();
+        let report = follower.report().unwrap();
+        let space = &report.processes[0].spaces[0];
+        let at_peak: Vec<_> = space.at_peak.iter().flatten().map(|it| (it.count, it.used_bytes)).collect();
+        assert_eq!((space.peak_bytes, at_peak, space.left[0].count), (4396, vec![(3, 4396)], 2));
         assert!(is_locked(&segment));
         // Without the thread, the lock is lost.
         drop(File::open(&segment).unwrap());

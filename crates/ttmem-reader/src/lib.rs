@@ -24,7 +24,7 @@ mod wall_clock;
 
 pub use error::{Error, Result};
 pub use events::{EventConsumer, EventLine, EventQuery, EventStream, StreamStatus, hex, process_event};
-pub use isolated::ask_isolated;
+pub use isolated::{Follower, ask_isolated};
 pub use options::{ReaderOptions, host};
 pub use postmortem::{FailureQuery, find_post_mortem, post_mortem_of, post_mortems};
 pub use processes::{ProcessKey, ProcessTable, TrackedProcess};

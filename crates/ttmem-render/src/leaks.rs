@@ -1,10 +1,10 @@
 //! Call sites that leak, as a page of text.
 
 use crate::Tone;
-use crate::format::{plural, ranges, size};
+use crate::format::{age, plural, ranges, size};
 use crate::site::describe_site;
 use crate::text_page::{Line, TextPage};
-use ttmem_core::snapshot::{Leak, Process};
+use ttmem_core::snapshot::{Leak, LeakBasis, Process};
 
 /// Rows of the list.
 const MAX_ROWS: usize = 20;
@@ -20,7 +20,7 @@ pub fn page(leaks: &[Leak], processes: &[&Process], width: usize) -> Vec<Line> {
             .filter(|it| (it.pid, it.reported_pid) == (process.pid, process.reported_pid))
             .collect();
         let tone = if own.is_empty() { Tone::Plain } else { Tone::Warn };
-        page.paragraph(&describe_process(process, own.len()), tone);
+        page.paragraph(&describe_process(process, &own), tone);
     }
     if !leaks.is_empty() {
         let rows: Vec<Vec<String>> = leaks.iter().take(MAX_ROWS).map(row).collect();
@@ -31,19 +31,29 @@ pub fn page(leaks: &[Leak], processes: &[&Process], width: usize) -> Vec<Line> {
 
 const HEADER: [&str; 7] = ["GREW BY", "BUFFERS", "GREW IN", "DEVICE", "SPACE", "PID", "CALL SITE"];
 
-fn describe_process(process: &Process, leaks: usize) -> String {
+fn describe_process(process: &Process, leaks: &[&Leak]) -> String {
     let pid = process.pid.map_or_else(|| "unknown process".to_owned(), |pid| format!("pid {pid}"));
     let name = process.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     let compared = process.last_mark.as_ref().map_or(0, |mark| mark.compared);
     let marks = plural(compared.into(), "mark");
-    match (compared, leaks) {
-        (0, _) => format!("{pid}{name}: no marks; call ttmem.mark(\"step\", n) at the end of each step"),
-        (1..MARKS, _) => format!("{pid}{name}: {marks} so far; leaks are found from {MARKS} on"),
-        (_, 0) => format!("{pid}{name}: no leak found in {marks}"),
-        (_, 1) => format!("{pid}{name}: 1 call site leaks, by {marks}"),
-        (_, leaks) => format!("{pid}{name}: {leaks} call sites leak, by {marks}"),
-    }
+    let count = match leaks.len() {
+        1 => "1 call site leaks".to_owned(),
+        count => format!("{count} call sites leak"),
+    };
+    let found = match leaks.first().map(|leak| leak.basis) {
+        Some(LeakBasis::Replays) => format!("{count}, by replays of a trace"),
+        Some(LeakBasis::LateSurvivors) => {
+            format!("{count}, by the age of buffers, without marks; marks find more: {CALL_MARK}")
+        }
+        Some(_) => format!("{count}, by {marks}"),
+        None if compared == 0 => format!("no marks; {CALL_MARK}"),
+        None if compared < MARKS => format!("{marks} so far; leaks are found from {MARKS} on"),
+        None => format!("no leak found in {marks}"),
+    };
+    format!("{pid}{name}: {found}")
 }
+
+const CALL_MARK: &str = "call ttmem.mark(\"step\", n) at the end of each step";
 
 fn row(leak: &Leak) -> Vec<String> {
     vec![
@@ -59,8 +69,12 @@ fn row(leak: &Leak) -> Vec<String> {
 
 /// In how many intervals it grew: `12 of 14 steps`, if the marks are called `step`.
 fn describe_rate(leak: &Leak) -> String {
-    let mark = leak.mark.as_deref().unwrap_or("mark");
-    format!("{} of {}", leak.grown_intervals, plural(leak.intervals.into(), mark))
+    let noun = match leak.basis {
+        LeakBasis::LateSurvivors => "interval",
+        LeakBasis::Replays => "replay",
+        _ => leak.mark.as_deref().unwrap_or("mark"),
+    };
+    format!("{} of {}", leak.grown_intervals, plural(leak.intervals.into(), noun))
 }
 
 /// Call site, operation and tensor.
@@ -72,8 +86,12 @@ fn describe_place(leak: &Leak) -> String {
 
 /// A leak in a sentence.
 pub(crate) fn describe(leak: &Leak) -> String {
+    let late = leak.late_after_ns.map_or_else(String::new, |late| {
+        let age = age(late as f64 / 1e9);
+        format!(" Found without marks: these are older than {age}, 10 times the median life of the others.")
+    });
     format!(
-        "Leak in {}: {} kept {}, {}; it grew in {}.",
+        "Leak in {}: {} kept {}, {}; it grew in {}.{late}",
         leak.space.title(),
         describe_place(leak),
         plural(leak.grown_count, "more buffer"),

@@ -5,7 +5,8 @@ Reporting: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:
 circular buffers and kernels. With the agent (``ttmem run -- python model.py``) no reports are needed.
 
 Reading: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, as in ``torch.cuda``;
-:func:`snapshot` and :func:`allocations` about all processes of this machine; :func:`who` names the variables that hold tensors.
+:func:`snapshot` and :func:`allocations` about all processes of this machine; :func:`who` names the variables that hold tensors, and
+:func:`leaks` the lines that leak, with what holds their buffers.
 
 Errors are subclasses of :class:`Error`, listed in ``ttmem.errors``.
 """
@@ -17,6 +18,7 @@ from . import _schema as schema
 from ._control import close, enable, is_enabled, refresh, status
 from ._errors import DoubleFree, Error, NotTracked, ReadError, UnknownFree
 from ._l1 import L1Tracker
+from ._leaks import LeakingSite, leaks
 from ._memory import memory_allocated, peak, reset_peak
 from ._schema import Allocation, Snapshot, Space
 from ._snapshot import allocations, snapshot
@@ -37,6 +39,7 @@ __all__ = [
     "Error",
     "Kernel",
     "L1Tracker",
+    "LeakingSite",
     "NamedBuffer",
     "NotTracked",
     "Placement",
@@ -55,6 +58,7 @@ __all__ = [
     "errors",
     "free",
     "is_enabled",
+    "leaks",
     "mark",
     "max_memory_allocated",
     "memory_allocated",

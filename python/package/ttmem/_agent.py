@@ -28,6 +28,13 @@ def _find() -> Path | None:
     return next((path for folder in folders if (path := folder / _LIBRARY).is_file()), None)
 
 
+def absence() -> str | None:
+    """Why the agent cannot be in this process; ``None`` if it is, or could be loaded."""
+    if _is_loaded() or _find() is not None:
+        return None
+    return f"{_LIBRARY} is neither in the package nor beside the program ttmem: install ttmem, or set TTMEM_AGENT to its path"
+
+
 def load(required: bool, variables: dict[str, str]) -> None:
     """Loads the agent with these variables in the environment, unless it is there already or there is none."""
     global _loaded
@@ -36,9 +43,7 @@ def load(required: bool, variables: dict[str, str]) -> None:
     path = _find()
     if path is None:
         if required:
-            raise FileNotFoundError(
-                f"{_LIBRARY} is neither in the package nor beside the program ttmem: install ttmem, or set TTMEM_AGENT to its path"
-            )
+            raise FileNotFoundError(absence())
         return
     if "ttnn" in sys.modules:
         # The functions that it replaces are bound already.
@@ -47,4 +52,7 @@ def load(required: bool, variables: dict[str, str]) -> None:
             "or start the program with `ttmem run`; to report by hand, ttmem.enable(agent=False)"
         )
     os.environ.update(variables)
-    _loaded = ctypes.CDLL(os.fspath(path), mode=ctypes.RTLD_GLOBAL)
+    try:
+        _loaded = ctypes.CDLL(os.fspath(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise RuntimeError(f"cannot load the agent: {error}; set TTMEM_AGENT to the path of {_LIBRARY}") from None

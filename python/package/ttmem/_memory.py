@@ -56,7 +56,8 @@ class Gauge:
         self.peaks: dict[Key, int] = {}
         self.before: dict[Key, int] = {}
         self.devices: dict[Key, tuple[int, ...]] = {}
-        self.is_measured = True
+        # Why the peaks are unknown.
+        self.reason: str | None = None
         # Allocators that were closed before the block: their peaks stay in the segment.
         self.closed_before: set[Key] = set()
         # Allocators that are open at the end.
@@ -124,9 +125,9 @@ def begin() -> Gauge:
             other.absorb(found)
         try:
             _reset_segment_peaks(found)
-        except Error:
+        except Error as error:
             # The block continues; its peak is unknown.
-            gauge.is_measured = False
+            gauge.reason = str(error)
         gauge.before = {row.key: row.allocated for row in found}
         gauge.restart(found)
         _gauges.append(gauge)
@@ -148,7 +149,7 @@ def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], d
     now = {row.key: row.allocated for row in found}
     gauge.open_keys = {row.key for row in found if not row.closed}
     wanted = _selected_devices(device, gauge.devices.values())
-    peaks = _peaks_by_space(gauge.peaks, gauge.devices, gauge.open_keys, wanted) if gauge.is_measured else {}
+    peaks = _peaks_by_space(gauge.peaks, gauge.devices, gauge.open_keys, wanted) if gauge.reason is None else {}
     differences: dict[str, int] = {}
     for key, devices in gauge.devices.items():
         times = _device_count(wanted, devices)
@@ -161,7 +162,7 @@ def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], d
 def peaks_above(gauge: Gauge, device: DeviceLike | None) -> dict[str, int]:
     """Peaks of an ended measurement above what was allocated at its start, by space."""
     wanted = _selected_devices(device, gauge.devices.values())
-    peaks = _peaks_by_space(gauge.peaks, gauge.devices, gauge.open_keys, wanted) if gauge.is_measured else {}
+    peaks = _peaks_by_space(gauge.peaks, gauge.devices, gauge.open_keys, wanted) if gauge.reason is None else {}
     for key, allocated in gauge.before.items():
         space = key[2]
         if space in peaks:

@@ -1249,9 +1249,7 @@ class SiteUsage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Leak(Record):
-    """Buffers that one line allocates by one operation, and that only grow between marks of a process: a
-    leak.
-    """
+    """Buffers that one line allocates by one operation, and that only grow: a leak."""
 
     pid: int | None
     """As ``Process.pid``."""
@@ -1279,10 +1277,18 @@ class Leak(Record):
     """The part of the program, if it names its parts: ``decode / attention``."""
     stack: tuple[str, ...]
     """The calls that led to the line, innermost first, if whole stacks are recorded."""
+    basis: str
+    """What shows it."""
     mark: str | None
-    """Name of the marks; ``None`` if there was no space for it."""
+    """Name of the marks; ``None`` if there are none, or no space for it."""
+    trace: int | None
+    """Number of the trace that is replayed."""
+    late_after_ns: int | None
+    """Age beyond which a buffer is a late survivor: 10 times the median life of the call site's freed
+    buffers; absent if there are marks or replays.
+    """
     intervals: int
-    """Intervals between marks since the number of buffers last fell."""
+    """Intervals between marks, between replays, or of 10 seconds, since the number of buffers last fell."""
     grown_intervals: int
     """Those in which it grew."""
     grown_count: int
@@ -1290,7 +1296,7 @@ class Leak(Record):
     grown_bytes: int
     """Allocated bytes per device more than then."""
     count: int
-    """Buffers at the last mark."""
+    """Buffers at the last mark; without marks, late survivors."""
     used_bytes: int
     """Their allocated bytes per device."""
     since: datetime

@@ -32,16 +32,17 @@ def snapshot(
     request.update({word: True for word, is_wanted in wanted.items() if is_wanted})
     if buffers:
         request["buffers"] = {"limit": buffers}
-    return make(Snapshot, _query(local, request))
+    return make(Snapshot, query(local, request))
 
 
 def allocations(local: bool = False) -> tuple[Allocation, ...]:
     """Returns every live allocation on this machine, unordered. ``local`` is that of :func:`snapshot`."""
-    answer = _query(local, {"get": "allocations"})
+    answer = query(local, {"get": "allocations"})
     return tuple(make(Allocation, entry) for entry in answer.get("allocations", ()))
 
 
-def _query(local: bool, request: dict[str, Any]) -> dict[str, Any]:
+def query(local: bool, request: dict[str, Any]) -> dict[str, Any]:
+    """The daemon's answer to a request, or this process's own one."""
     answer = json.loads(_ttmem.ask(local, json.dumps(request)))
     if not isinstance(answer, dict) or "error" in answer:
         raise ReadError(f"invalid answer from the daemon: {answer!r}")

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const MINORS: [&str; 2] = ["10", "12"];
 
 /// Packages besides ttnn and its dependencies.
-const EXTRAS: [&str; 2] = ["pytest", "numpy"];
+pub(super) const EXTRAS: [&str; 3] = ["pytest", "pytest-xdist", "numpy"];
 
 /// Prints the minor version of a Python, if it can create environments.
 const PROBE: &str =
@@ -67,13 +67,19 @@ pub(super) fn create_environment(folder: &Path, version: &str) -> anyhow::Result
     let python = find()?;
     println!("installing ttnn {version} (0.7 GB) into target/lab/{version} with {}", python.display());
     succeed(Command::new(&python).args(["-m", "venv"]).arg(folder))?;
-    succeed(
-        Command::new(folder.join("bin/python"))
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"])
-            .arg(format!("ttnn=={version}"))
-            .args(EXTRAS),
-    )
-    .with_context(|| format!("cannot install ttnn {version}"))
+    succeed(pip(folder).arg(format!("ttnn=={version}")).args(EXTRAS))
+        .with_context(|| format!("cannot install ttnn {version}"))
+}
+
+/// Installs the packages besides ttnn into an environment that an earlier version of this program created.
+pub(super) fn install_extras(folder: &Path) -> anyhow::Result<()> {
+    succeed(pip(folder).args(EXTRAS)).with_context(|| format!("cannot install {}", EXTRAS.join(", ")))
+}
+
+fn pip(folder: &Path) -> Command {
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]);
+    pip
 }
 
 /// Folder of an environment's packages.

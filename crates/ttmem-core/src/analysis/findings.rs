@@ -5,7 +5,7 @@ use super::{Clock, Figures};
 use crate::faults::{Subject, Tally};
 use crate::label::Label;
 use crate::snapshot::{Failure, FailureKind, Finding, FindingKind, Severity, Total, Usage};
-use crate::state::{ChipState, GROWTH_ROUNDS};
+use crate::state::{ChipState, GROWTH_ROUND_SECONDS, GROWTH_ROUNDS};
 use crate::words::{ChipId, Fault, Scope, Space, ranges, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,14 +199,16 @@ impl Figures<'_> {
             }
             for (&(scope, space, _), &pool) in &process.pools {
                 let growth = self.state.ledger.pool(pool).growth;
-                // Marks say more than time does.
-                if growth.rounds >= GROWTH_ROUNDS && !process.growth.is_followed() {
+                // Marks, and lines that leak, say more than time does.
+                let is_explained = process.growth.is_followed()
+                    || process.growth.leaks().iter().any(|leak| leak.site.1 == space);
+                if growth.rounds >= GROWTH_ROUNDS && !is_explained {
                     let label = self.state.label_of(*id);
                     let text = format!(
                         "{label}: {} grew by {} in {} s without shrinking; possible leak",
                         space.title(),
                         size(growth.bytes),
-                        u64::from(growth.rounds) * 10
+                        u64::from(growth.rounds) * GROWTH_ROUND_SECONDS
                     );
                     findings.push(Finding {
                         device: match scope {

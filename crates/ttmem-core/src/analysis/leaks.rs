@@ -2,10 +2,14 @@
 
 use super::Figures;
 use super::view::Clock;
-use crate::snapshot::{Finding, FindingKind, Leak, Origin, Severity};
-use crate::state::{ProcessState, visible};
+use crate::growth::{Phase, SiteInSpace};
+use crate::sites::SiteKey;
+use crate::snapshot::{Finding, FindingKind, Leak, LeakBasis, Origin, Severity};
+use crate::state::{ProcessState, chips_in, visible};
 use crate::words::{ProcessId, ranges, size};
+use jiff::Timestamp;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Leaks of one process that are findings.
 const MAX_FINDINGS: usize = 5;
@@ -25,6 +29,12 @@ impl Figures<'_> {
         leaks
             .map(|leak| {
                 let (chips, space, site) = leak.site;
+                let (basis, mark, trace) = match leak.phase {
+                    Phase::Mark(name) => (LeakBasis::Marks, process.sites.name(name).cloned(), None),
+                    Phase::Replay(_, trace) => (LeakBasis::Replays, None, Some(trace)),
+                    Phase::Round => (LeakBasis::LateSurvivors, None, None),
+                };
+                let is_late = basis == LeakBasis::LateSurvivors;
                 Leak {
                     pid: visible(id),
                     reported_pid: process.info.reported_pid,
@@ -32,7 +42,10 @@ impl Figures<'_> {
                     space: *space,
                     site_name: process.sites.line(*site).or_else(|| process.sites.name(*site).cloned()),
                     origin: Origin { stack: Vec::new(), ..process.sites.origin(*site) },
-                    mark: process.sites.name(leak.mark).cloned(),
+                    basis,
+                    mark,
+                    trace,
+                    late_after_ns: is_late.then(|| self.late_age(process, leak.site)).flatten(),
                     intervals: leak.intervals,
                     grown_intervals: leak.grown,
                     grown_count: leak.more.count,
@@ -45,6 +58,18 @@ impl Figures<'_> {
             .collect()
     }
 
+    /// The age beyond which buffers of a line and operation are late survivors, the largest of its tensors.
+    fn late_age(&self, process: &ProcessState, (chips, space, site): &SiteInSpace) -> Option<u64> {
+        let groups: BTreeMap<u32, u32> = process.sites.groups(SiteKey::LineAndOp).into_iter().collect();
+        let is_here = |number: &u32| groups.get(number).copied().unwrap_or(0) == *site;
+        let pools = process.pools.iter().filter(|((scope, of, _), _)| {
+            let own = chips_in(&process.allocators, scope);
+            of == space && own.len() == chips.len() && own.iter().all(|chip| chips.contains(chip))
+        });
+        let late = pools.flat_map(|(_, &pool)| self.state.ledger.pool(pool).late_sites());
+        late.filter(|(number, _)| is_here(number)).map(|(_, age)| age).max()
+    }
+
     /// A finding for each of the largest leaks of a process.
     pub(super) fn judge_growth(
         &self,
@@ -55,7 +80,7 @@ impl Figures<'_> {
     ) {
         for leak in self.leaks_of(id, process, clock).into_iter().take(MAX_FINDINGS) {
             let label = self.state.label_of(id);
-            let text = format!("{label}: {}", describe(&leak));
+            let text = format!("{label}: {}", describe(&leak, clock.at));
             let device = match leak.indexes[..] {
                 [index] => self
                     .state
@@ -76,8 +101,8 @@ impl Figures<'_> {
 }
 
 /// A leak in words: `leak of DRAM on device 0: ttnn.add, model.py:59 (step) kept 14 more buffers, 336.0 KiB, since 14 marks
-/// "step" ago`.
-fn describe(leak: &Leak) -> String {
+/// "step" ago`. Without marks, it ends in `in 120 s, by age, without marks`.
+fn describe(leak: &Leak, at: Timestamp) -> String {
     let on = match leak.indexes[..] {
         [] => String::new(),
         [device] => format!(" on device {device}"),
@@ -86,12 +111,20 @@ fn describe(leak: &Leak) -> String {
     let op = leak.origin.op.as_ref().filter(|op| Some(*op) != leak.site_name.as_ref());
     let site: Vec<&str> = [op, leak.site_name.as_ref()].into_iter().flatten().map(String::as_str).collect();
     let site = if site.is_empty() { "an unknown call site".to_owned() } else { site.join(", ") };
-    let mark = leak.mark.as_deref().unwrap_or("?");
+    let intervals = leak.intervals;
+    let since = match (leak.basis, leak.trace) {
+        (LeakBasis::Replays, trace) => {
+            format!("since {intervals} replays of trace {} ago", trace.unwrap_or(0))
+        }
+        (LeakBasis::LateSurvivors, _) => {
+            format!("in {} s, by age, without marks", at.duration_since(leak.since).as_secs())
+        }
+        _ => format!("since {intervals} marks \"{}\" ago", leak.mark.as_deref().unwrap_or("?")),
+    };
     format!(
-        "leak of {}{on}: {site} kept {} more buffers, {}, since {} marks \"{mark}\" ago",
+        "leak of {}{on}: {site} kept {} more buffers, {}, {since}",
         leak.space.title(),
         leak.grown_count,
         size(leak.grown_bytes),
-        leak.intervals,
     )
 }

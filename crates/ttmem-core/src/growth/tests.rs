@@ -9,10 +9,6 @@ fn site(number: u32) -> SiteInSpace {
     (Vec::new(), Space::Dram, number)
 }
 
-fn mark(name: u32, at: u64) -> Mark {
-    Mark { name, number: Some(at), at: Mono(at) }
-}
-
 fn held(count: u64) -> Held {
     Held { count, requested: count * 1000, allocated: count * 1024 }
 }
@@ -27,7 +23,7 @@ fn sites(counts: &[(u32, u64)]) -> BTreeMap<SiteInSpace, Held> {
 fn follow(count: impl Fn(u64) -> u64) -> Growth {
     let mut growth = Growth::default();
     for step in 1..=STEPS {
-        growth.add(&mark(1, step), &sites(&[(7, count(step))]));
+        growth.add(Phase::Mark(1), Mono(step), &sites(&[(7, count(step))]));
     }
     growth
 }
@@ -68,7 +64,7 @@ fn planted_leaks_are_found() {
         let growth = follow(count);
         let leaks = growth.leaks();
         assert_eq!(leaks.len(), 1, "{what}: {growth:?}");
-        assert_eq!((leaks[0].site, leaks[0].mark), (&site(7), 1), "{what}");
+        assert_eq!((leaks[0].site, leaks[0].phase), (&site(7), Phase::Mark(1)), "{what}");
         assert_eq!(leaks[0].held, held(count(STEPS)), "{what}");
         let before = if leaks[0].since.0 == 0 { 0 } else { count(leaks[0].since.0) };
         assert_eq!(leaks[0].more, held(count(STEPS) - before), "{what}");
@@ -114,27 +110,58 @@ fn larger_tensors_are_no_leak() {
     let mut growth = Growth::default();
     for step in 1..=STEPS {
         let larger = Held { count: 2, requested: step * 4096, allocated: step * 4096 };
-        growth.add(&mark(1, step), &BTreeMap::from([(site(7), larger)]));
+        growth.add(Phase::Mark(1), Mono(step), &BTreeMap::from([(site(7), larger)]));
     }
     assert_eq!(growth.leaks(), []);
 }
 
 #[test]
 fn rarer_marks_decide() {
-    let (token, request) = (1, 2);
+    let (token, request) = (Phase::Mark(1), Phase::Mark(2));
     let mut growth = Growth::default();
     let mut at = 0;
     for number in 1..=12 {
         // The cache of a request grows with each token, and ends with it. Another site leaks with each request.
         for cached in 1..=30 {
             at += 1;
-            growth.add(&mark(token, at), &sites(&[(7, cached), (8, number)]));
+            growth.add(token, Mono(at), &sites(&[(7, cached), (8, number)]));
         }
         at += 1;
-        growth.add(&mark(request, at), &sites(&[(8, number)]));
+        growth.add(request, Mono(at), &sites(&[(8, number)]));
     }
     let leaks = growth.leaks();
-    assert_eq!(leaks.iter().map(|leak| (leak.site.2, leak.mark)).collect::<Vec<_>>(), [(8, request)]);
+    assert_eq!(leaks.iter().map(|leak| (leak.site.2, leak.phase)).collect::<Vec<_>>(), [(8, request)]);
+}
+
+#[test]
+fn rarer_marks_that_have_ended_do_not_decide() {
+    let (warm_up, step) = (Phase::Mark(1), Phase::Mark(2));
+    let mut growth = Growth::default();
+    for at in 1..=6 {
+        growth.add(warm_up, Mono(at), &BTreeMap::new());
+    }
+    for at in 7..=40 {
+        growth.add(step, Mono(at), &sites(&[(7, at)]));
+    }
+    assert_eq!(growth.leaks().iter().map(|leak| leak.phase).collect::<Vec<_>>(), [step]);
+}
+
+#[test]
+fn rounds_count_only_without_marks_and_replays() {
+    let replay = Phase::Replay(Scope::Allocator(1), 4);
+    let mut growth = Growth::default();
+    let mut phases = |phase, times: std::ops::RangeInclusive<u64>| {
+        for at in times {
+            growth.add(phase, Mono(at), &sites(&[(7, at)]));
+        }
+        growth.leaks().iter().map(|leak| leak.phase).collect::<Vec<_>>()
+    };
+    assert_eq!(phases(Phase::Round, 1..=20), [Phase::Round]);
+    assert_eq!(phases(replay, 1..=9), [Phase::Round], "there are too few");
+    assert_eq!(phases(replay, 10..=10), [replay]);
+    growth.forget_trace(Scope::Allocator(1), 4);
+    assert_eq!(growth.leaks().iter().map(|leak| leak.phase).collect::<Vec<_>>(), [Phase::Round]);
+    assert_eq!((growth.marks(), growth.is_followed()), (0, false));
 }
 
 #[test]
@@ -142,7 +169,7 @@ fn largest_leaks_are_first_and_few_marks_are_none() {
     let mut growth = Growth::default();
     for step in 1..=STEPS {
         assert_eq!(growth.leaks(), [], "{step}");
-        growth.add(&mark(1, step), &sites(&[(7, step), (8, 3 * step), (9, 5)]));
+        growth.add(Phase::Mark(1), Mono(step), &sites(&[(7, step), (8, 3 * step), (9, 5)]));
         if step >= u64::from(WARM + LEAST_INTERVALS) {
             let order: Vec<u32> = growth.leaks().iter().map(|leak| leak.site.2).collect();
             assert_eq!(order, [8, 7]);
@@ -155,21 +182,23 @@ fn largest_leaks_are_first_and_few_marks_are_none() {
 fn marks_are_bounded_and_never_taken_twice() {
     let mut growth = Growth::default();
     for name in 1..=MAX_SERIES as u32 {
-        assert!(growth.wants(&mark(name, 1)));
-        growth.add(&mark(name, 1), &BTreeMap::new());
+        assert!(growth.wants(Phase::Mark(name), Mono(1)));
+        growth.add(Phase::Mark(name), Mono(1), &BTreeMap::new());
     }
-    assert!(!growth.wants(&mark(99, 2)) && !growth.wants(&mark(1, 1)) && growth.wants(&mark(1, 2)));
+    let one = Phase::Mark(1);
+    assert!(!growth.wants(Phase::Mark(99), Mono(2)) && !growth.wants(one, Mono(1)));
+    assert!(growth.wants(one, Mono(2)) && growth.wants(Phase::Round, Mono(1)));
     for step in 0..1000u64 {
-        let at = 2 + step * Mono::SECOND / 1000;
-        if growth.wants(&mark(1, at)) {
-            growth.add(&mark(1, at), &sites(&[(step as u32 + 1, 1)]));
+        let at = Mono(2 + step * Mono::SECOND / 1000);
+        if growth.wants(one, at) {
+            growth.add(one, at, &sites(&[(step as u32 + 1, 1)]));
         }
     }
     // 256 at once, and then 20 a second.
     assert_eq!(growth.marks(), 256 + (1000 - 256) / 50);
     let many: Vec<(u32, u64)> = (0..5000).map(|number| (number, 1)).collect();
-    growth.add(&mark(1, Mono::SECOND * 9), &sites(&many));
-    assert!(growth.series[&1].sites.len() <= MAX_SITES);
+    growth.add(one, Mono(Mono::SECOND * 9), &sites(&many));
+    assert!(growth.series[&one].sites.len() <= MAX_SITES);
 }
 
 proptest! {
@@ -179,8 +208,8 @@ proptest! {
         let (mut all, mut restored) = (Growth::default(), Growth::default());
         for (step, &count) in (1..).zip(&counts) {
             let now = sites(&[(7, count), (8, step)]);
-            all.add(&mark(1, step), &now);
-            restored.add(&mark(1, step), &now);
+            all.add(Phase::Mark(1), Mono(step), &now);
+            restored.add(Phase::Mark(1), Mono(step), &now);
             if step as usize == cut {
                 let text = serde_json::to_string(&restored).unwrap();
                 restored = serde_json::from_str(&text).unwrap();

@@ -4,7 +4,7 @@
 //! records. A keyframe that contradicts itself is an error.
 
 use super::pool::Growth;
-use super::site_sums::Held;
+use super::site_sums::SitesFrame;
 use super::{CHUNK, Entry, Ledger, NONE, Nature, Pool, PoolId, PoolKey};
 use crate::input::Holding;
 use crate::words::{Layout, Mono, Scope, Space};
@@ -47,8 +47,7 @@ struct PoolFrame<R> {
     level: Option<u64>,
     unlisted: Holding,
     version: u64,
-    /// What call sites had at the peak, where that differs from now; `None`: unknown.
-    sites_at_peak: Option<Vec<(u32, Held)>>,
+    sites: SitesFrame,
     /// Newest first.
     records: R,
 }
@@ -138,7 +137,7 @@ impl Serialize for Ledger {
             level: pool.level,
             unlisted: pool.unlisted,
             version: pool.version,
-            sites_at_peak: pool.sites_frame(),
+            sites: pool.sites_frame(),
             records: Records(self, PoolId(number as u32)),
         };
         let pools = self.pools.iter().enumerate();
@@ -232,7 +231,7 @@ impl Ledger {
                 }
                 ledger.restore_record(id, record.slot, entry);
             }
-            ledger.pool_mut(PoolId(number as u32)).restore_sites(pool.sites_at_peak.as_deref());
+            ledger.pool_mut(PoolId(number as u32)).restore_sites(&pool.sites);
         }
         Ok(ledger)
     }

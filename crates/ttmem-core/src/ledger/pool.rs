@@ -1,6 +1,6 @@
 //! A pool: one process's memory of one space in one scope, with its running figures.
 
-use super::site_sums::{Held, SiteSums};
+use super::site_sums::{Held, SiteSums, SitesFrame};
 use super::totals::Totals;
 use super::{Entry, NONE};
 use crate::input::Holding;
@@ -186,16 +186,17 @@ impl Pool {
     }
 
     /// Counts a record that is removed.
-    pub(super) fn subtract(&mut self, entry: &Entry) {
+    pub(super) fn subtract(&mut self, entry: &Entry, now: Mono) {
         self.totals.subtract(entry);
         self.empty -= u64::from(entry.bytes_per_bank == 0);
         self.log_change(entry, false);
         if self.has_sites(entry) {
-            self.sites.subtract(entry);
+            self.sites.subtract(entry, now);
         }
     }
 
-    fn has_sites(&self, entry: &Entry) -> bool {
+    /// Whether a record counts for its call site.
+    pub(crate) fn has_sites(&self, entry: &Entry) -> bool {
         !entry.layout.is_alias() && !self.key.space.is_program()
     }
 
@@ -211,13 +212,18 @@ impl Pool {
         self.sites.all()
     }
 
+    /// Sites of which some buffers may be late survivors, with the age in nanoseconds beyond which they are.
+    pub(crate) fn late_sites(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.sites.late()
+    }
+
     /// What a keyframe keeps of the sites.
-    pub(super) fn sites_frame(&self) -> Option<Vec<(u32, Held)>> {
+    pub(super) fn sites_frame(&self) -> SitesFrame {
         self.sites.frame()
     }
 
     /// Restores what a keyframe kept of the sites, after all records were added.
-    pub(super) fn restore_sites(&mut self, frame: Option<&[(u32, Held)]>) {
+    pub(super) fn restore_sites(&mut self, frame: &SitesFrame) {
         self.sites.restore(frame);
     }
 

@@ -1,6 +1,8 @@
-//! Buffers of a pool by call site: now, and when the pool was largest.
+//! Buffers of a pool by call site: now, when the pool was largest, and how long they lived.
 
 use super::Entry;
+use super::lives::Lives;
+use crate::words::Mono;
 use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +15,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    fn add(&mut self, entry: &Entry) {
+    pub(crate) fn add(&mut self, entry: &Entry) {
         self.count += 1;
         self.requested += entry.requested;
         self.allocated += entry.charged();
@@ -46,11 +48,14 @@ impl Held {
 #[derive(Clone, Copy, Debug)]
 struct SiteSum {
     site: u32,
+    lives: Lives,
     now: Held,
     /// What it was at the peak with number `peak`; if there was a later one, `now` is what it was then.
     then: Held,
     peak: u64,
 }
+
+const _: () = assert!(size_of::<SiteSum>() == 64, "every event changes one: a cache line");
 
 impl SiteSum {
     fn at_peak(&self, peak: u64) -> Held {
@@ -93,7 +98,8 @@ impl SiteSums {
     fn changing(&mut self, site: u32) -> &mut SiteSum {
         let (hash, peak) = (hash(site), self.peak);
         if self.sums.find(hash, |it| it.site == site).is_none() {
-            self.insert(SiteSum { site, now: Held::default(), then: Held::default(), peak: 0 });
+            let none = Held::default();
+            self.insert(SiteSum { site, lives: Lives::default(), now: none, then: none, peak: 0 });
         }
         let sum = self.sums.find_mut(hash, |it| it.site == site).expect("inserted above");
         if sum.peak != peak {
@@ -118,8 +124,10 @@ impl SiteSums {
     }
 
     #[inline]
-    pub(super) fn subtract(&mut self, entry: &Entry) {
-        self.changing(entry.site).now.subtract(entry);
+    pub(super) fn subtract(&mut self, entry: &Entry, now: Mono) {
+        let sum = self.changing(entry.site);
+        sum.now.subtract(entry);
+        sum.lives.add(now.since(Mono(entry.allocated_at)));
     }
 
     /// Removes all buffers at once.
@@ -148,24 +156,48 @@ impl SiteSums {
         self.sums.iter().map(|sum| (sum.site, sum.now, self.is_followed.then(|| sum.at_peak(self.peak))))
     }
 
-    /// What sites had at the peak, by site, as far as it differs from now; `None`: unknown.
-    pub(super) fn frame(&self) -> Option<Vec<(u32, Held)>> {
-        let mut frame: Vec<(u32, Held)> = self
-            .is_followed
-            .then(|| self.sums.iter().map(|it| (it.site, it.now, it.at_peak(self.peak))))?
-            .filter(|(_, now, then)| now != then)
-            .map(|(site, _, then)| (site, then))
-            .collect();
-        frame.sort_unstable_by_key(|&(site, _)| site);
-        Some(frame)
+    /// Sites of which some buffers may be late survivors, with the age beyond which they are.
+    pub(super) fn late(&self) -> impl Iterator<Item = (u32, u64)> {
+        let held = self.sums.iter().filter(|sum| sum.now.count > 0);
+        held.filter_map(|sum| Some((sum.site, sum.lives.late(sum.now.count)?)))
     }
 
-    /// Restores the sums at the peak, after all buffers were added.
-    pub(super) fn restore(&mut self, frame: Option<&[(u32, Held)]>) {
+    /// What does not follow from the records.
+    pub(super) fn frame(&self) -> SitesFrame {
+        let sorted = |mut of_sites: Vec<(u32, Held)>| {
+            of_sites.sort_unstable_by_key(|&(site, _)| site);
+            of_sites
+        };
+        let at_peak = self.sums.iter().map(|it| (it.site, it.now, it.at_peak(self.peak)));
+        let differing = at_peak.filter(|(_, now, then)| now != then).map(|(site, _, then)| (site, then));
+        let at_peak = self.is_followed.then(|| sorted(differing.collect()));
+        let freed = self.sums.iter().filter(|it| !it.lives.is_empty());
+        let mut lives: Vec<(u32, Lives)> = freed.map(|it| (it.site, it.lives)).collect();
+        lives.sort_unstable_by_key(|&(site, _)| site);
+        SitesFrame { at_peak, lives, room: self.room }
+    }
+
+    /// Restores what does not follow from the records, after all of them were added.
+    pub(super) fn restore(&mut self, frame: &SitesFrame) {
+        self.room = usize::MAX;
         self.note_peak();
-        self.is_followed = frame.is_some();
-        for &(site, then) in frame.into_iter().flatten() {
+        self.is_followed = frame.at_peak.is_some();
+        for &(site, then) in frame.at_peak.iter().flatten() {
             self.changing(site).then = then;
         }
+        for &(site, lives) in &frame.lives {
+            self.changing(site).lives = lives;
+        }
+        self.room = frame.room.clamp(ROOM, ROOM.max(self.sums.len() * 2));
     }
+}
+
+/// What a keyframe has of the sites of a pool.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SitesFrame {
+    /// What sites had at the peak, where that differs from now; `None`: unknown.
+    at_peak: Option<Vec<(u32, Held)>>,
+    /// How long the buffers of sites lived.
+    lives: Vec<(u32, Lives)>,
+    room: usize,
 }

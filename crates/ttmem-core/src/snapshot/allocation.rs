@@ -142,7 +142,23 @@ pub struct SiteUsage {
     pub peak_bytes: Option<u64>,
 }
 
-/// Buffers that one line allocates by one operation, and that only grow between marks of a process: a leak.
+/// What shows that a call site leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LeakBasis {
+    /// Its buffers grow from mark to mark.
+    Marks,
+    /// They grow from one replay of a trace to the next.
+    Replays,
+    /// Without marks: more and more of them are older than 10 times the median life of those that were freed.
+    LateSurvivors,
+    /// One that a later version has.
+    #[serde(other)]
+    Other,
+}
+
+/// Buffers that one line allocates by one operation, and that only grow: a leak.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Leak {
@@ -160,9 +176,17 @@ pub struct Leak {
     /// What is known about it. The tensor is that of one of the buffers.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Name of the marks; `null` if there was no space for it.
+    /// What shows it.
+    pub basis: LeakBasis,
+    /// Name of the marks; `null` if there are none, or no space for it.
     pub mark: Option<String>,
-    /// Intervals between marks since the number of buffers last fell.
+    /// Number of the trace that is replayed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace: Option<u32>,
+    /// Age beyond which a buffer is a late survivor: 10 times the median life of the call site's freed buffers; absent if there are marks or replays.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late_after_ns: Option<u64>,
+    /// Intervals between marks, between replays, or of 10 seconds, since the number of buffers last fell.
     pub intervals: u32,
     /// Those in which it grew.
     pub grown_intervals: u32,
@@ -170,7 +194,7 @@ pub struct Leak {
     pub grown_count: u64,
     /// Allocated bytes per device more than then.
     pub grown_bytes: u64,
-    /// Buffers at the last mark.
+    /// Buffers at the last mark; without marks, late survivors.
     pub count: u64,
     /// Their allocated bytes per device.
     pub used_bytes: u64,

@@ -164,9 +164,13 @@ impl State {
         if process.traces.len() >= limit && !process.traces.contains_key(&key) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
-        if process.traces.insert(key, trace).is_none() && process.logged_trace < Some(trace.captured) {
-            process.logged_trace = Some(trace.captured);
-            self.event_log.trace_captured(self.now, by.id, &process.info, trace.dispatches);
+        match process.traces.insert(key, trace) {
+            Some(before) if trace.replays > before.replays => self.mark_replay(by.id, trace.scope, trace.id),
+            None if process.logged_trace < Some(trace.captured) => {
+                process.logged_trace = Some(trace.captured);
+                self.event_log.trace_captured(self.now, by.id, &process.info, trace.dispatches);
+            }
+            Some(_) | None => {}
         }
         Outcome::Noted
     }
@@ -174,6 +178,7 @@ impl State {
     pub(super) fn end_trace(&mut self, by: Author, scope: Scope, trace: u32) -> Outcome {
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.traces.remove(&(scope, trace)).is_some() {
+            process.growth.forget_trace(scope, trace);
             self.event_log.trace_released(self.now, by.id, &process.info);
         }
         Outcome::Noted

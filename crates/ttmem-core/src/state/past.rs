@@ -1,14 +1,10 @@
-//! What was allocated at marks, through allocators that are closed, and by processes that exited.
+//! What was allocated through allocators that are closed, and by processes that exited.
 
 use super::{ProcessState, State, chips_in};
-use crate::growth::SiteInSpace;
-use crate::input::Mark;
 use crate::ledger::{Held, Pool, PoolId};
-use crate::sites::SiteKey;
 use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use ttmem_types::Purpose;
 
 /// Exited processes that are kept. A run may start thousands.
 const MAX_EXITED: usize = 256;
@@ -100,36 +96,6 @@ pub(crate) fn add(all: &mut Vec<PastPool>, new: PastPool) {
 }
 
 impl State {
-    /// Takes a mark, and compares what the call sites have with what they had at the one before.
-    pub(super) fn mark(&mut self, id: ProcessId, mark: Mark) {
-        let Some(process) = self.processes.get_mut(&id) else { return };
-        // The segments of one process are read one after the other.
-        let is_older = process.last_mark.is_some_and(|last| last.at > mark.at);
-        process.last_mark = if is_older { process.last_mark } else { Some(mark) };
-        if !process.growth.wants(&mark) {
-            return;
-        }
-        let groups: BTreeMap<u32, u32> = process.sites.groups(SiteKey::LineAndOp).into_iter().collect();
-        let mut held: BTreeMap<SiteInSpace, Held> = BTreeMap::new();
-        for (&(scope, space, basis), &pool) in &process.pools {
-            if !is_reported(space, basis) {
-                continue;
-            }
-            let mut chips = chips_in(&process.allocators, &scope).to_vec();
-            chips.sort_unstable();
-            for (site, now, _) in self.ledger.pool(pool).sites() {
-                // Program caches and traces grow by design.
-                let purpose = process.sites.get(site).map(|site| site.purpose);
-                let is_cache = matches!(purpose, Some(Purpose::Kernels | Purpose::Trace));
-                if now.count > 0 && !is_cache {
-                    let group = groups.get(&site).copied().unwrap_or(0);
-                    held.entry((chips.clone(), space, group)).or_default().merge(now);
-                }
-            }
-        }
-        process.growth.add(&mark, &held);
-    }
-
     /// Keeps what processes allocated beyond their exit, for [`crate::Analysis::report`].
     pub fn keep_exited(&mut self) {
         self.exited.get_or_insert_default();

@@ -4,8 +4,8 @@ use super::State;
 use crate::analysis::Analysis;
 use crate::words::Mono;
 
-/// Rounds of this length without a single fall are growth...
-const GROWTH_ROUND_NS: u64 = 10 * Mono::SECOND;
+/// Rounds of this length, at least, without a single fall are growth...
+pub(crate) const GROWTH_ROUND_SECONDS: u64 = 10;
 /// ...after this many.
 pub(crate) const GROWTH_ROUNDS: u32 = 6;
 
@@ -24,12 +24,13 @@ impl State {
         self.now = self.now.max(now);
     }
 
-    /// Ends a round of growth of every pool, if it is over.
+    /// Ends a round of growth, of every pool and for late survivors, if it is over.
     fn judge_growth(&mut self) {
-        if self.now.since(self.growth_round) < GROWTH_ROUND_NS {
+        if self.now.since(self.growth_round) < GROWTH_ROUND_SECONDS * Mono::SECOND {
             return;
         }
         self.growth_round = self.now;
+        self.compare_late_survivors();
         let pools = self.processes.values().flat_map(|process| process.pools.values());
         for &pool in pools {
             let pool = self.ledger.pool_mut(pool);

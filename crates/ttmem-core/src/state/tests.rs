@@ -4,6 +4,7 @@ mod event_log;
 mod kernels;
 mod keyframe;
 mod l1_total;
+mod leaks;
 mod listing;
 mod machine;
 mod programs;

@@ -1,8 +1,9 @@
-"""Plants leaks and innocent growth in stock ttnn, and marks the end of each step.
+"""Plants leaks and innocent growth in stock ttnn, and marks the end of each step or replays a trace there.
 
-    leaks.py STEPS [SEED]
+    leaks.py STEPS SEED marks|replays
 
-Functions called `leak_…` leak, those called `ok_…` do not. Prints `leaks NAME…`: the functions whose lines must be found.
+Functions called `leak_…` leak, those called `ok_…` do not. Sizes and periods depend on the seed. Prints `leaks NAME…`: the functions
+whose lines must be found.
 """
 
 import collections
@@ -16,12 +17,14 @@ import threading
 
 import ttnn
 
-STEPS, SEED = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
+STEPS, SEED, HAS_MARKS = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "marks"
 AGENT = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
 TILE, BF16 = ttnn.TILE_LAYOUT, ttnn.bfloat16
-device = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
+device = ttnn.open_mesh_device(ttnn.MeshShape(1, 1), trace_region_size=0 if HAS_MARKS else 1 << 20)
 device.enable_program_cache()
 chance = random.Random(SEED)
+ROWS, EVERY, RING = 32 * chance.randint(1, 4), chance.randint(2, 5), chance.randint(3, 16)
+LAZY, PERIOD = chance.randint(3, 10), chance.randint(5, 13)
 
 
 def in_memory(memory, rows=32):
@@ -29,7 +32,7 @@ def in_memory(memory, rows=32):
     return functools.partial(ttnn.empty, ttnn.Shape((rows, 32)), BF16, TILE, device, memory)
 
 
-empty, in_l1 = in_memory(ttnn.DRAM_MEMORY_CONFIG), in_memory(ttnn.L1_MEMORY_CONFIG)
+empty, in_l1 = in_memory(ttnn.DRAM_MEMORY_CONFIG, ROWS), in_memory(ttnn.L1_MEMORY_CONFIG)
 cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 0))})
 shards = ttnn.ShardSpec(cores, (32, 32), ttnn.ShardOrientation.ROW_MAJOR)
 layout = ttnn.TensorMemoryLayout.HEIGHT_SHARDED
@@ -147,6 +150,22 @@ def leak_beside_weights(step):
     kept[20].extend(empty() for _ in range(20 if step == 1 else 1))
 
 
+def leak_every_so_many(step):
+    step % EVERY or kept[41].append(empty())
+
+
+def leak_in_frames(step):
+    try:
+        tensor = empty()
+        raise ValueError
+    except ValueError as error:
+        kept[42].append(error.__traceback__)
+
+
+def leak_on_a_class(step):
+    Node.all = [*getattr(Node, "all", []), empty()]
+
+
 def ok_temporary(step):
     for _ in range(3):
         ttnn.deallocate(empty())
@@ -164,8 +183,8 @@ def ok_ring_of_four(step):
     kept[23] = [*kept[23], empty()][-4:]
 
 
-def ok_ring_of_sixteen(step):
-    kept[24] = [*kept[24], empty()][-16:]
+def ok_ring(step):
+    kept[24] = [*kept[24], empty()][-RING:]
 
 
 def ok_bounded_cache(step):
@@ -181,8 +200,35 @@ def ok_emptied_every_ten(step):
     kept[27] = [] if step % 10 == 0 else [*kept[27], empty()]
 
 
-def ok_emptied_every_thirteen(step):
-    kept[28] = [] if step % 13 == 0 else [*kept[28], empty()]
+def ok_emptied_at_times(step):
+    kept[28] = [] if step % PERIOD == 0 else [*kept[28], empty()]
+
+
+@functools.lru_cache(maxsize=6)
+def ok_in_a_limited_cache(step):
+    return empty()
+
+
+def ok_checkpoint(step):
+    kept[43] = [empty() for _ in range(4)] if step % PERIOD == 0 else []
+
+
+def ok_weights_in_a_step(step):
+    step == LAZY and kept[44].extend(empty() for _ in range(6))
+
+
+def ok_warm_up(step):
+    step <= LAZY and kept[45].append(empty())
+
+
+def ok_moved_between_spaces(step):
+    memory = [ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG][step % 2]
+    kept[46] = [ttnn.to_memory_config((kept[46] or [one])[0], memory)]
+
+
+def ok_generator_that_ends(step):
+    for tensor in (empty() for _ in range(2)):
+        pass
 
 
 def ok_shapes_in_turn(step):
@@ -249,11 +295,20 @@ def collect_cycles():
 
 
 assert len(LEAKS) >= 20 and len(INNOCENT) >= 20, (len(LEAKS), len(INNOCENT))
+if not HAS_MARKS:
+    # What is captured must be in the program cache.
+    captured = [ttnn.add(one, one)]
+    trace = ttnn.begin_trace_capture(device, cq_id=0)
+    captured.append(ttnn.add(one, one))
+    ttnn.end_trace_capture(device, trace, cq_id=0)
 for step in range(1, STEPS + 1):
     for function in LEAKS + INNOCENT:
         function(step)
     step % 4 or collect_cycles()
-    AGENT.ttmem_agent_mark(b"step", 4, ctypes.byref(ctypes.c_uint64(step)))
+    if HAS_MARKS:
+        AGENT.ttmem_agent_mark(b"step", 4, ctypes.byref(ctypes.c_uint64(step)))
+    else:
+        ttnn.execute_trace(device, trace, cq_id=0, blocking=False)
 print("seed", SEED)
 # The generator's own line allocates.
 names = {it.__name__ for it in LEAKS} - {"leak_in_generators"} | {"leak_in_a_generator"}

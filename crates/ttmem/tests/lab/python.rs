@@ -147,7 +147,7 @@ fn variables_that_hold_tensors_are_named() {
         ("FeedForward.activation", 6),
         ("Model.token", 1),
         ("Model.leaked[0]", 1),
-        ("lost in fail (kept traceback)", 1),
+        ("lost in fail (kept traceback of ValueError, __main__.errors[0])", 1),
         ("held in generate (generator)", 1),
         ("inner in close_over.<locals>.<lambda> (closure)", 1),
     ] {
@@ -158,6 +158,38 @@ fn variables_that_hold_tensors_are_named() {
     assert_eq!(dram, puppet.number("view(d, 'DRAM')"));
     let key = all.iter().find(|it| it.0 == ["Attention.keys"]).unwrap();
     assert!(key.3.as_deref().unwrap().starts_with("six_layers.py:18"), "{key:?}");
+    assert!(puppet.quit().success());
+}
+
+#[test]
+fn leaks_name_cycles_and_kept_tracebacks() {
+    let folder = memory_folder();
+    let mut puppet = untracked_puppet();
+    puppet.run("import ttmem, gc; gc.disable()");
+    let path = folder.path().to_str().unwrap();
+    puppet.run(&format!("ttmem.enable(folder={path:?}, agent=True)"));
+    puppet.run("import ttnn");
+    puppet.run("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1)); weights = tiles(d, 2)");
+    puppet.run("errors = []");
+    puppet.run(
+        "def fail():\n    lost = tiles(d, 3)\n    try:\n        raise ValueError\n    except ValueError as e: errors.append(e)",
+    );
+    puppet.run("def tie():\n    knot = [ttnn.relu(weights)]\n    knot.append(knot)");
+    puppet.run("fail(); fail(); tie(); tie(); tie()");
+    let texts = puppet.run("[str(it) for it in ttmem.leaks()]");
+    let texts: Vec<String> = serde_json::from_value(texts).unwrap();
+    let [by_line, by_op] = &texts[..] else { panic!("{texts:#?}") };
+    // The weights are allocated by the line of `tiles`, too.
+    assert!(by_line.contains("in 3 buffers of ttnn.empty, puppet.py:"), "{by_line}");
+    assert!(by_line.contains(": 2 held only by kept tracebacks; held by __main__.weights, "), "{by_line}");
+    assert!(by_line.contains("lost in fail (kept traceback of ValueError, __main__.errors[0])"), "{by_line}");
+    assert!(
+        by_op.contains("in 3 buffers of ttnn.relu, <request>:2 (tie): 3 held only by reference cycles"),
+        "{by_op}"
+    );
+    // The cycles are collected now, and the tracebacks end with their exceptions.
+    puppet.run("errors.clear()");
+    assert_eq!(puppet.run("[str(it) for it in ttmem.leaks()]"), serde_json::json!([]));
     assert!(puppet.quit().success());
 }
 

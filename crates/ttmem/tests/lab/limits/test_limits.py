@@ -1,17 +1,12 @@
 """Tests with limits of device memory. The names say how each must end."""
 
+import unittest
+
 import pytest
 import ttnn
 
 TILE, BF16, DRAM, L1 = ttnn.TILE_LAYOUT, ttnn.bfloat16, ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG
 kept = []
-
-
-@pytest.fixture(scope="module")
-def device():
-    device = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
-    yield device
-    ttnn.close_mesh_device(device)
 
 
 @pytest.fixture
@@ -71,11 +66,36 @@ def test_cycle_is_no_leak_passes(device):
     cycle.append(cycle)
 
 
+@pytest.mark.limit_device_memory("1 GiB", device=7)
+def test_device_that_is_not_used_fails(device):
+    ttnn.deallocate(allocate(device, 1))
+
+
+class InUnittest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def use_device(self, device):
+        self.device = device
+
+    @pytest.mark.limit_device_memory("1 KiB")
+    def test_peak_in_unittest_fails(self):
+        ttnn.deallocate(allocate(self.device, 1))
+
+
 @pytest.mark.limit_device_memory("0 B")
 @pytest.mark.limit_device_leaks("0 B")
 def test_own_failure_is_shown_fails(device):
     kept.append(allocate(device, 1))
     assert "apple" == "pear"
+
+
+@pytest.mark.limit_device_leaks("0 B")
+def test_kept_exception_fails(device):
+    # The failure before holds as much of the same line until now.
+    tensor = allocate(device, 1)
+    try:
+        raise ValueError
+    except ValueError as error:
+        kept.append(error)
 
 
 def test_without_limits_passes(device):
