@@ -75,6 +75,12 @@ extern "C" fn ttmem_agent_keep_sites(frames: usize, texts: bool) {
     ARE_TEXTS_KEPT.store(texts, Ordering::Relaxed);
 }
 
+/// Sets how many native frames of each call site are recorded, and how many others.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_keep_native_frames(frames: usize) {
+    sites::keep_native_frames(frames);
+}
+
 /// Takes the lock of the texts before a fork, and releases it afterwards, also in the child.
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_hold_texts(hold: bool) {

@@ -1,0 +1,95 @@
+//! Call sites with native stacks: native frames first, and the interpreter's frames where it runs them.
+
+use super::{
+    FRAMES, SITES, define_op, define_site, define_stack, find_from, find_native, find_or_define_frame,
+};
+use crate::agent::tracker;
+use crate::modules::{self, Module};
+use crate::python::{self, MAX_FRAMES, Python, Walk};
+use crate::unwind;
+use ttmem_client::SiteNumber;
+use ttmem_client::agent::{self, SiteParts, hash};
+
+type Frames<'a> = Option<(&'a Python, &'a Walk<MAX_FRAMES>)>;
+
+/// The number of the place where the calling thread is, with at most so many native frames and so many of the interpreter.
+pub(super) fn find<'a>(
+    most: usize,
+    key: u64,
+    caller: u64,
+    parts: impl FnOnce() -> SiteParts<'a>,
+) -> SiteNumber {
+    let native = unwind::walk(most);
+    let python = python::find().and_then(|python| Some((python, python.walk::<MAX_FRAMES>(most)?)));
+    if native.frames().is_empty() {
+        // A stack that cannot be read, such as a coroutine's.
+        return match python {
+            None => find_native(key, caller, parts),
+            Some((python, walk)) => find_from(python, Some(walk), key, caller, parts),
+        };
+    }
+    let inner = python.as_ref().map_or(caller, |(_, walk)| walk.key);
+    let key = hash(hash(native.key, inner, 10), key, generation());
+    SiteNumber::new(SITES.find_or_define(key, || {
+        let python = python.as_ref().map(|(python, walk)| (*python, walk));
+        define(&native, python, caller, &parts())
+    }))
+}
+
+/// Changes when the numbers of native frames become invalid.
+fn generation() -> u64 {
+    agent::generation(tracker()) ^ modules::generation() << 32
+}
+
+#[cold]
+fn define(native: &unwind::Walk, python: Frames<'_>, caller: u64, parts: &SiteParts<'_>) -> u32 {
+    let (mut numbers, mut len) = ([0; MAX_FRAMES], 0);
+    let mut add = |number: u32| {
+        if let Some(place) = numbers.get_mut(len) {
+            *place = number;
+            len += 1;
+        }
+    };
+    let of_python = python.map_or(&[][..], |(_, walk)| walk.frames());
+    let places = python.map_or([0; MAX_FRAMES], |(python, walk)| python.places(walk));
+    let mut rest = of_python.iter().zip(places).peekable();
+    let define_python = |frame| python.map_or(0, |(python, _)| find_or_define_frame(python, frame));
+    for frame in native.frames() {
+        // The interpreter runs these in native frames that are further inside, which are left out.
+        while let Some((inner, _)) = rest.next_if(|(_, place)| *place < frame.sp) {
+            add(define_python(inner));
+        }
+        add(find_or_define_native_frame(frame.address));
+    }
+    rest.for_each(|(frame, _)| add(define_python(frame)));
+    let stack = define_stack(&numbers[..len]);
+    let (frame, op) = match python {
+        Some((python, walk)) => (define_python(&walk.frames()[0]), define_op(python, walk, parts)),
+        None => (displayed_frame(native, caller), parts.op),
+    };
+    define_site(&SiteParts { frame, stack, op, ..*parts })
+}
+
+/// The frame that is displayed of a stack without Python: the caller of the runtime's function, or the innermost one outside of the
+/// runtime.
+fn displayed_frame(native: &unwind::Walk, caller: u64) -> u32 {
+    if caller != 0 {
+        return find_or_define_native_frame(caller as usize);
+    }
+    let frames = native.frames();
+    let runtime = frames.first().and_then(|frame| Module::find(frame.address - 1));
+    let is_outside =
+        |frame: &&unwind::Frame| runtime.as_ref().is_some_and(|it| !it.contains(frame.address - 1));
+    frames.iter().find(is_outside).map_or(0, |frame| find_or_define_native_frame(frame.address))
+}
+
+/// The number of the frame that continues at an address.
+fn find_or_define_native_frame(address: usize) -> u32 {
+    FRAMES.find_or_define(hash(address as u64, generation(), 8), || {
+        // A return address is behind its call, which may be the last instruction of its function.
+        let address = address - 1;
+        let Some(module) = Module::find(address) else { return 0 };
+        let (path, build_id, offset) = (module.path(), module.build_id(), module.offset(address));
+        agent::define_native_frame(tracker(), path, build_id, offset).unwrap_or(0)
+    })
+}
