@@ -20,6 +20,8 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const MAX_FILE: u64 = 4 << 30;
 /// Bytes of the largest debug information that is read.
 const MAX_DEBUG_INFO: u64 = 256 << 20;
+/// End of the addresses that a process can have.
+const MAX_ADDRESS: u64 = 1 << 47;
 /// Bytes of the longest name of a function that is shown.
 const MAX_SHOWN: usize = 200;
 
@@ -73,7 +75,9 @@ impl Library {
             symbol.function = function.map(readable_name).unwrap_or_default();
         }
         if let Some(context) = read_debug_info(&file) {
-            for (symbol, &address) in found.iter_mut().zip(addresses) {
+            // The library counts with addresses, so that they must not be at the end of what there is.
+            let plausible = found.iter_mut().zip(addresses).filter(|&(_, &address)| address < MAX_ADDRESS);
+            for (symbol, &address) in plausible {
                 let location = context.find_location(address).ok().flatten();
                 symbol.line = location.and_then(|it| Some((it.file?.to_owned(), it.line?)));
             }
