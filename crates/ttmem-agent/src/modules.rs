@@ -130,9 +130,10 @@ impl Module {
         if path.is_empty() { lookup().map_or("", |lookup| &lookup.program) } else { path }
     }
 
-    /// Whether the module has an address.
-    pub(crate) fn contains(&self, address: usize) -> bool {
-        self.range.contains(&address)
+    /// The last part of the path.
+    pub(crate) fn file_name(&self) -> &str {
+        let path = self.path();
+        path.rsplit('/').next().unwrap_or(path)
     }
 
     /// The bytes from an address to the end of its segment.

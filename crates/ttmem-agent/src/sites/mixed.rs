@@ -10,6 +10,9 @@ use crate::unwind;
 use ttmem_client::SiteNumber;
 use ttmem_client::agent::{self, SiteParts, hash};
 
+/// What the names of the runtime's libraries begin with.
+const RUNTIME: [&str; 2] = ["libtt", "_ttnn"];
+
 type Frames<'a> = Option<(&'a Python, &'a Walk<MAX_FRAMES>)>;
 
 /// The number of the place where the calling thread is, with at most so many native frames and so many of the interpreter.
@@ -70,17 +73,16 @@ fn define(native: &unwind::Walk, python: Frames<'_>, caller: u64, parts: &SitePa
     define_site(&SiteParts { frame, stack, op, ..*parts })
 }
 
-/// The frame that is displayed of a stack without Python: the caller of the runtime's function, or the innermost one outside of the
-/// runtime.
+/// The frame that is displayed of a stack without Python: the innermost one outside of the runtime, or else the caller of the runtime's
+/// function.
 fn displayed_frame(native: &unwind::Walk, caller: u64) -> u32 {
-    if caller != 0 {
-        return find_or_define_native_frame(caller as usize);
-    }
-    let frames = native.frames();
-    let runtime = frames.first().and_then(|frame| Module::find(frame.address - 1));
-    let is_outside =
-        |frame: &&unwind::Frame| runtime.as_ref().is_some_and(|it| !it.contains(frame.address - 1));
-    frames.iter().find(is_outside).map_or(0, |frame| find_or_define_native_frame(frame.address))
+    let is_outside = |frame: &&unwind::Frame| {
+        let module = Module::find(frame.address - 1);
+        module.is_some_and(|module| !RUNTIME.iter().any(|name| module.file_name().starts_with(name)))
+    };
+    let outside = native.frames().iter().find(is_outside).map(|frame| frame.address);
+    let address = outside.or((caller != 0).then_some(caller as usize));
+    address.map_or(0, find_or_define_native_frame)
 }
 
 /// The number of the frame that continues at an address.
