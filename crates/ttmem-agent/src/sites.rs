@@ -6,7 +6,7 @@
 //! Names of native addresses are looked up by the agent's own thread: that takes the loader's lock, for which a hook must not wait.
 #![allow(unsafe_code)]
 
-mod mixed;
+pub(crate) mod mixed;
 
 use crate::agent::tracker;
 use crate::flight;

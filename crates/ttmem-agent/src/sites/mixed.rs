@@ -5,7 +5,7 @@ use super::{
 };
 use crate::agent::tracker;
 use crate::modules::{self, Module};
-use crate::python::{self, MAX_FRAMES, Python, Walk};
+use crate::python::{self, Frame, MAX_FRAMES, Python, Walk};
 use crate::unwind;
 use ttmem_client::SiteNumber;
 use ttmem_client::agent::{self, SiteParts, hash};
@@ -33,10 +33,15 @@ pub(super) fn find<'a>(
     }
     let inner = python.as_ref().map_or(caller, |(_, walk)| walk.key);
     let key = hash(hash(native.key, inner, 10), key, generation());
-    SiteNumber::new(SITES.find_or_define(key, || {
+    let number = SITES.find_or_define(key, || {
         let python = python.as_ref().map(|(python, walk)| (*python, walk));
+        #[cfg(any(feature = "probe", debug_assertions))]
+        crate::probe::note_mixed_definition(key, |visit| mix(&native, python, visit));
         define(&native, python, caller, &parts())
-    }))
+    });
+    #[cfg(any(feature = "probe", debug_assertions))]
+    crate::probe::note_use(key);
+    SiteNumber::new(number)
 }
 
 /// Changes when the numbers of native frames become invalid.
@@ -44,30 +49,49 @@ fn generation() -> u64 {
     agent::generation(tracker()) ^ modules::generation() << 32
 }
 
+/// A frame of a stack.
+pub(crate) enum AnyFrame<'a> {
+    /// The frame that continues at an address.
+    Native(usize),
+    Python(&'a Python, &'a Frame),
+}
+
+/// Visits the frames of a stack, innermost first. The interpreter runs its frames in native frames, which are left out: they are where
+/// those would be.
+fn mix<'a>(native: &unwind::Walk, python: Frames<'a>, mut visit: impl FnMut(AnyFrame<'a>)) {
+    let python = python.map(|(python, walk)| {
+        walk.frames()
+            .iter()
+            .zip(python.places(walk))
+            .map(move |(frame, place)| (AnyFrame::Python(python, frame), place))
+    });
+    let mut rest = python.into_iter().flatten().peekable();
+    for frame in native.frames() {
+        while let Some((inner, _)) = rest.next_if(|(_, place)| *place < frame.sp) {
+            visit(inner);
+        }
+        visit(AnyFrame::Native(frame.address));
+    }
+    rest.for_each(|(frame, _)| visit(frame));
+}
+
 #[cold]
 fn define(native: &unwind::Walk, python: Frames<'_>, caller: u64, parts: &SiteParts<'_>) -> u32 {
     let (mut numbers, mut len) = ([0; MAX_FRAMES], 0);
-    let mut add = |number: u32| {
-        if let Some(place) = numbers.get_mut(len) {
-            *place = number;
+    mix(native, python, |frame| {
+        if let Some(number) = numbers.get_mut(len) {
+            *number = match frame {
+                AnyFrame::Native(address) => find_or_define_native_frame(address),
+                AnyFrame::Python(python, frame) => find_or_define_frame(python, frame),
+            };
             len += 1;
         }
-    };
-    let of_python = python.map_or(&[][..], |(_, walk)| walk.frames());
-    let places = python.map_or([0; MAX_FRAMES], |(python, walk)| python.places(walk));
-    let mut rest = of_python.iter().zip(places).peekable();
-    let define_python = |frame| python.map_or(0, |(python, _)| find_or_define_frame(python, frame));
-    for frame in native.frames() {
-        // The interpreter runs these in native frames that are further inside, which are left out.
-        while let Some((inner, _)) = rest.next_if(|(_, place)| *place < frame.sp) {
-            add(define_python(inner));
-        }
-        add(find_or_define_native_frame(frame.address));
-    }
-    rest.for_each(|(frame, _)| add(define_python(frame)));
+    });
     let stack = define_stack(&numbers[..len]);
     let (frame, op) = match python {
-        Some((python, walk)) => (define_python(&walk.frames()[0]), define_op(python, walk, parts)),
+        Some((python, walk)) => {
+            (find_or_define_frame(python, &walk.frames()[0]), define_op(python, walk, parts))
+        }
         None => (displayed_frame(native, caller), parts.op),
     };
     define_site(&SiteParts { frame, stack, op, ..*parts })
