@@ -138,16 +138,20 @@ fn pairs(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
     ])
 }
 
-/// What call sites add to an allocation and its free: the line, and stacks of 32 frames; and what the first sight of a line costs.
+/// What call sites add to an allocation and its free: the line, and stacks of 32 frames, also native ones; and what the first sight costs.
 fn sites(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<Vec<Figure>> {
     const FIRST: u64 = 400;
-    let (mut lines, mut stacks, mut first) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut lines, mut stacks, mut first) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
+    let mut native = [const { Vec::new() }; 2];
     for _ in 0..STARTS {
         let folder = memory_folder();
         let mut model = Model::start(tracked(agent, folder.path(), &script(lab, board, false)?))?;
         model.measure("pairs", PAIRS as u64)?;
         lines.extend(model.measure("sites", 4)?.first());
         stacks.extend(model.measure("sites", 40)?.get(1));
+        for (all, calls) in native.iter_mut().zip([4, 40]) {
+            all.extend(model.measure("native", calls)?.first());
+        }
         for (all, one) in first.iter_mut().zip(model.measure("first", FIRST)?) {
             all.push(one);
         }
@@ -160,8 +164,11 @@ fn sites(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![
         figure("the line adds", 250.0, &lines),
         figure("32 frames add", 500.0, &stacks),
+        figure("native stacks add to the line", 1000.0, &native[0]),
+        figure("native stacks and 32 lines add to the line", 1000.0, &native[1]),
         figure("a new line adds", 10_000.0, &first[0]),
         figure("a new stack adds", 10_000.0, &first[1]),
+        figure("a new native stack adds", 40_000.0, &first[2]),
     ])
 }
 

@@ -22,18 +22,18 @@ pub(super) fn find<'a>(
     caller: u64,
     parts: impl FnOnce() -> SiteParts<'a>,
 ) -> SiteNumber {
-    let native = unwind::walk(most);
     let python = python::find().and_then(|python| Some((python, python.walk::<MAX_FRAMES>(most)?)));
-    if native.frames().is_empty() {
+    let Some(native) = unwind::key() else {
         // A stack that cannot be read, such as a coroutine's.
         return match python {
             None => find_native(key, caller, parts),
             Some((python, walk)) => find_from(python, Some(walk), key, caller, parts),
         };
-    }
+    };
     let inner = python.as_ref().map_or(caller, |(_, walk)| walk.key);
-    let key = hash(hash(native.key, inner, 10), key, generation());
+    let key = hash(hash(native, inner, 10), key, generation());
     let number = SITES.find_or_define(key, || {
+        let native = unwind::walk(most);
         let python = python.as_ref().map(|(python, walk)| (*python, walk));
         #[cfg(any(feature = "probe", debug_assertions))]
         crate::probe::note_mixed_definition(key, |visit| mix(&native, python, visit));
