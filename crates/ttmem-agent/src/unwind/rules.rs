@@ -121,7 +121,9 @@ fn find_new_rule(address: usize, first: usize, tag: u64) -> Option<Rule> {
 pub(crate) fn forget_rules() {
     // SAFETY: null, or a mapping that is never unmapped and valid as zeros.
     if let Some(table) = unsafe { TABLE.load(Ordering::Acquire).as_ref() } {
-        table.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        for word in table {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 }
 

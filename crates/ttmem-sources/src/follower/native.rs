@@ -52,12 +52,13 @@ impl Follower {
 
     /// The number of a source file, which is emitted if it is new.
     fn source_file(&mut self, path: String, emit: Emit<'_>) -> u32 {
-        let next = LAST_NUMBER - self.source_files.len() as u32;
-        let number = self.site_id(*self.source_files.get(&path).unwrap_or(&next));
-        if !self.source_files.contains_key(&path) {
-            emit(Input::Site(Box::new(SiteDefinition::File(number, path.clone()))));
-            self.source_files.insert(path, next);
+        if let Some(&known) = self.source_files.get(&path) {
+            return self.site_id(known);
         }
+        let new = LAST_NUMBER - self.source_files.len() as u32;
+        let number = self.site_id(new);
+        emit(Input::Site(Box::new(SiteDefinition::File(number, path.clone()))));
+        self.source_files.insert(path, new);
         number
     }
 }
