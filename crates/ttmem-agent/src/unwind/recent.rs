@@ -1,5 +1,5 @@
-//! The last stacks of threads. The outer frames of a stack are mostly those of the last one: if they begin at an equal frame, and the words
-//! of the stack that they follow from are equal, so are they. That is two loads for a frame instead of the look-up of its rule.
+//! The last stacks of threads. The outer frames of a stack are mostly those of the thread's last one: they are, if they begin at an equal
+//! frame and follow from equal words of the stack. To compare a frame takes two loads, which is less than finding its rule.
 
 use super::rules::Rule;
 use super::{MAX_WALKED, Stack, Step};
@@ -14,7 +14,7 @@ const STACKS: usize = 64;
 
 /// A frame of the last stack. Zeros: any.
 #[derive(Clone, Copy)]
-struct Known {
+struct LastFrame {
     address: usize,
     sp: usize,
     fp: usize,
@@ -31,7 +31,7 @@ struct Known {
 struct Frames {
     generation: u64,
     len: usize,
-    known: [Known; MAX_WALKED],
+    known: [LastFrame; MAX_WALKED],
 }
 
 struct Recent {
@@ -101,7 +101,7 @@ pub(super) fn key(stack: &Stack, innermost: Step) -> u64 {
                 known -= 1;
             }
             let last = known.checked_sub(1).map(|last| (last, &frames.known[last]));
-            let is_equal = |it: &Known| {
+            let is_equal = |it: &LastFrame| {
                 it.sp == step.sp && it.address == step.address && (it.fp == step.fp || !it.needs_fp)
             };
             if let Some((last, _)) = last.filter(|(_, it)| is_equal(it)) {
@@ -138,7 +138,7 @@ pub(super) fn key(stack: &Stack, innermost: Step) -> u64 {
         if let Some(place) = place {
             let Step { address, sp, fp, fp_at, rule } = *step;
             let is_aligned = matches!(rule, Rule::Aligned { .. });
-            *place = Known { address, sp, fp, fp_at, needs_fp, is_aligned, key };
+            *place = LastFrame { address, sp, fp, fp_at, needs_fp, is_aligned, key };
         }
     }
     key

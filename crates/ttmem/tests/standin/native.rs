@@ -122,7 +122,7 @@ fn stack_of_a_coroutine_is_left_out() {
 }
 
 #[test]
-fn native_stacks_of_threads_children_and_reloaded_libraries_work() {
+fn native_stacks_survive_threads_forks_and_reloads() {
     for build in [Build::Plain, Build::Address] {
         let mut program = start(build, Linkage::Loaded);
         program.run("storm 4 300");
