@@ -12,8 +12,10 @@ It reads commands from standard input, and prints numbers for each:
 * `turns N` does as `dispatches N`, but runs all N programs in turn;
 * `sites N` allocates and frees a tensor under N calls, with call sites off, with lines and with whole stacks, in turns: what lines
   add and what stacks add to a pair, for each round;
-* `first N` allocates at N lines that were never seen, with lines and with stacks of 32 frames: what the first allocation costs more
-  than the second.
+* `native N` does as `sites N`, with lines and with native stacks of 32 frames: what these add to a pair with lines, at one place and at
+  three in turns, whose stacks differ in all inner frames;
+* `first N` allocates at N lines that were never seen, with lines, with stacks of 32 frames and with native stacks: what the first
+  allocation costs more than the second.
 """
 
 import ctypes
@@ -122,11 +124,29 @@ def sites(device, calls):
     return [sorted(it)[len(it) // 2] for it in (lines, stacks)]
 
 
+def native(device, calls):
+    keep, keep_native = agent().ttmem_agent_keep_sites, agent().ttmem_agent_keep_native_frames
+    one = lambda: pairs(device, SHORT // 4)[0]
+    turns = lambda: sum(below(n % 3, lambda: pairs(device, 1)[0]) for n in range(SHORT // 4)) / (SHORT // 4)
+    medians = []
+    for block in (one, turns):
+        differences = []
+        for n in range(400):
+            cost = {}
+            for frames in [1, 32] if n % 2 else [32, 1]:
+                keep(1, False) if frames == 1 else keep_native(32, False)
+                cost[frames] = below(calls, block)
+            differences.append(cost[32] - cost[1])
+        medians.append(sorted(differences)[len(differences) // 2])
+    keep(1, False)
+    return medians
+
+
 def first(device, count):
-    keep = agent().ttmem_agent_keep_sites
+    keep, keep_native = agent().ttmem_agent_keep_sites, agent().ttmem_agent_keep_native_frames
     costs = []
-    for frames in (1, 32):
-        keep(frames, False)
+    for frames in (1, 32, "native"):
+        keep_native(32, False) if frames == "native" else keep(frames, False)
         first, second = [], []
         for n in range(count):
             space = {}
@@ -146,7 +166,7 @@ def main():
     for line in sys.stdin:
         what, count = line.split()
         commands = {"pairs": pairs, "added": added, "programs": programs, "dispatches": dispatches, "turns": turns}
-        commands |= {"sites": sites, "first": first}
+        commands |= {"sites": sites, "native": native, "first": first}
         print("cost:", *commands[what](device, int(count)), flush=True)
 
 

@@ -6,6 +6,7 @@ use crate::agent::{SPENT, tracker};
 use crate::allocators::{SPACES, allocators};
 use crate::failures;
 use crate::flight::{self, Lock};
+use crate::modules;
 use crate::native;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -68,6 +69,7 @@ fn run() {
         let all = agent::take_audit_request(tracker());
         quiet = if audit(all) { 0 } else { quiet.saturating_add(1) };
         native::name_addresses();
+        modules::notice_unloaded();
         failures::report_pending();
         let spent = SPENT.load(Ordering::Relaxed) + own_time();
         agent::set_cost(tracker(), spent);

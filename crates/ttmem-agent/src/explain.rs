@@ -211,7 +211,9 @@ impl<'a> Names<'a> {
         let mut names = Self::default();
         for definition in parse(&copy.definitions).flatten() {
             match definition {
-                Definition::File(number, path) => drop(names.files.insert(number, path)),
+                Definition::File(number, path) | Definition::Library(number, _, path) => {
+                    names.files.insert(number, path);
+                }
                 Definition::Frame(number, frame, function) => {
                     names.frames.insert(number, (frame, function));
                 }
@@ -237,9 +239,10 @@ impl<'a> Names<'a> {
         if let Some((frame, function)) = self.frames.get(&site.frame.get()) {
             let path = self.files.get(&frame.file.get()).copied().unwrap_or("?");
             let file = path.rsplit('/').next().unwrap_or(path);
-            parts.push(match frame.line.get() {
-                0 => format!("{file} ({function})"),
-                line => format!("{file}:{line} ({function})"),
+            parts.push(match (frame.line.get(), *function) {
+                (0, "") => format!("{file}+{:#x}", frame.offset.get()),
+                (0, _) => format!("{file} ({function})"),
+                (line, _) => format!("{file}:{line} ({function})"),
             });
         } else if !text.is_empty() {
             parts.push((*text).to_owned());

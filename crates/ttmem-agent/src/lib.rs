@@ -11,6 +11,7 @@
 //! * `programs` keeps the runtime's programs and what they allocate, `traces` which of them a replay leaves behind;
 //! * `sites` finds out which line, operation and tensor an allocation is for, `python` reads the interpreter's frames, `native`
 //!   names addresses;
+//! * `unwind` reads native frames, on request, and `modules` finds the libraries that they are in;
 //! * `failures` reports what the runtime refuses, with the figures of its exceptions, which `explain` extends on request;
 //! * `audit` polls the allocators' own statistics, from a thread of its own;
 //! * `manual` silences libraries in this process that report by hand; `tracks` takes what they say about the program;
@@ -32,6 +33,7 @@ mod explain;
 mod failures;
 mod flight;
 mod manual;
+mod modules;
 mod native;
 mod parts;
 #[cfg(any(feature = "probe", debug_assertions))]
@@ -43,6 +45,7 @@ mod shim;
 mod sites;
 mod traces;
 mod tracks;
+mod unwind;
 
 use core::ffi::c_void;
 use shim::Span;

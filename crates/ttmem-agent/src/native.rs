@@ -7,15 +7,10 @@ use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ttmem_client::agent;
+use ttmem_wire::mangled::{device_operation, qualified_name};
 
 /// Addresses that can have a number.
 const CAPACITY: usize = 8192;
-/// What the runtime's names of device operations end with.
-const DEVICE_OPERATION: &str = "DeviceOperation";
-
-/// The template through which operations are dispatched, and the mark that its argument follows.
-const ADAPTER: &str = "MeshDeviceOperationAdapterI";
-
 /// An address, and what is wanted of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -105,7 +100,7 @@ fn name(entry: &Entry) {
     if entry.is_line {
         let offset = address.wrapping_sub(found.dli_fbase.addr() as u64);
         let mut room = [0; 1024];
-        let function = readable_name(symbol, &mut room);
+        let function = qualified_name(symbol, &mut room);
         let _ = agent::name_frame(tracker(), entry.number, library, offset, function);
     } else {
         // Without such a symbol the operation stays unnamed.
@@ -113,72 +108,4 @@ fn name(entry: &Entry) {
             let _ = agent::name_op(tracker(), entry.number, operation);
         }
     }
-}
-
-/// The device operation that a dispatching function is for: the argument of a template, or any name that says so.
-fn device_operation(symbol: &str) -> Option<&str> {
-    let mut found = None;
-    if let Some((_, argument)) = symbol.split_once(ADAPTER) {
-        let mut rest = argument.trim_start_matches(['N', 'K']);
-        loop {
-            // A part that was named before is abbreviated.
-            if let Some(abbreviated) = rest.strip_prefix('S') {
-                rest = abbreviated.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_ascii_uppercase());
-                rest = rest.strip_prefix('_').unwrap_or(rest);
-            }
-            let Some((name, after)) = split_name(rest) else { return found };
-            (found, rest) = (Some(name), after);
-        }
-    }
-    for_each_name(symbol, |name| {
-        if name.ends_with(DEVICE_OPERATION) {
-            found = Some(name);
-        }
-    });
-    found
-}
-
-/// The name that a mangled text begins with, and what follows it.
-fn split_name(text: &str) -> Option<(&str, &str)> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let length: usize = text[..digits].parse().ok()?;
-    let name = text.get(digits..digits.checked_add(length)?)?;
-    Some((name, &text[digits + length..]))
-}
-
-/// Calls `visit` with each name in a mangled symbol: digits that say how long it is, and so many characters. Templates and
-/// constraints need no understanding for that.
-fn for_each_name<'a>(symbol: &'a str, mut visit: impl FnMut(&'a str)) {
-    let mut rest = symbol;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
-        rest = &rest[at..];
-        let is_name = |name: &str| name.len() > 1 && !name.starts_with(|c: char| c.is_ascii_digit());
-        match split_name(rest).filter(|(name, _)| is_name(name)) {
-            Some((name, after)) => {
-                visit(name);
-                rest = after;
-            }
-            None => rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()),
-        }
-    }
-}
-
-/// The qualified name of a function: `app::Model::load`. A symbol that is not mangled is its own name.
-fn readable_name<'a>(symbol: &'a str, room: &'a mut [u8; 1024]) -> &'a str {
-    let Some(mangled) = symbol.strip_prefix("_Z") else { return symbol };
-    let (mut len, mut at) = (0, mangled.trim_start_matches(['N', 'K']));
-    let is_nested = mangled.starts_with('N');
-    while let Some((name, after)) = split_name(at) {
-        let separator: &[u8] = if len > 0 { b"::" } else { b"" };
-        for part in [separator, name.as_bytes()] {
-            let Some(place) = room.get_mut(len..len + part.len()) else { break };
-            place.copy_from_slice(part);
-            len += part.len();
-        }
-        at = after;
-        if !is_nested {
-            break;
-        }
-    }
-    if len == 0 { symbol } else { core::str::from_utf8(&room[..len]).unwrap_or(symbol) }
 }

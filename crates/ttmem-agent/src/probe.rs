@@ -4,9 +4,10 @@
 use crate::agent::{SPENT, tracker};
 use crate::allocators::{SPACES, allocators};
 use crate::flight::{self, Lock};
-use crate::python::{MAX_TEXT, Python, Walk};
+use crate::modules::Module;
+use crate::python::{Frame, MAX_TEXT, Python, Walk};
 use crate::shim::{ACTIVE, PAUSED, SiteFacts};
-use crate::sites;
+use crate::sites::{self, mixed::AnyFrame};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
@@ -54,13 +55,34 @@ pub(crate) fn note_definition<const MOST: usize>(key: u64, python: &Python, walk
     if !ARE_TEXTS_KEPT.load(Ordering::Relaxed) {
         return;
     }
-    let (mut file, mut function, mut op) = ([0; MAX_TEXT], [0; MAX_TEXT], [0; MAX_TEXT]);
+    let mut op = [0; MAX_TEXT];
     let mut text = python.op(walk, &mut op).to_owned();
     for frame in walk.frames() {
-        let (file, function) = (python.file(frame, &mut file), python.function(frame, &mut function));
-        let _ = write!(text, "\n{file}\t{}\t{function}", python.line(frame));
+        write_frame(&mut text, python, frame);
     }
     texts().insert(key, text);
+}
+
+/// Keeps the text of a call site with native frames: a line for each frame, those of native ones with the name of the library only.
+pub(crate) fn note_mixed_definition(key: u64, visit_all: impl FnOnce(&mut dyn FnMut(AnyFrame<'_>))) {
+    if !ARE_TEXTS_KEPT.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut text = String::new();
+    visit_all(&mut |frame| match frame {
+        AnyFrame::Native(address) => {
+            let module = Module::find(address - 1);
+            let _ = write!(text, "\n{}", module.as_ref().map_or("?", Module::file_name));
+        }
+        AnyFrame::Python(python, frame) => write_frame(&mut text, python, frame),
+    });
+    texts().insert(key, text);
+}
+
+fn write_frame(text: &mut String, python: &Python, frame: &Frame) {
+    let (mut file, mut function) = ([0; MAX_TEXT], [0; MAX_TEXT]);
+    let (file, function) = (python.file(frame, &mut file), python.function(frame, &mut function));
+    let _ = write!(text, "\n{file}\t{}\t{function}", python.line(frame));
 }
 
 /// Notes which call site a thread was at.
@@ -72,6 +94,13 @@ pub(crate) fn note_use(key: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_keep_sites(frames: usize, texts: bool) {
     sites::keep_frames(frames);
+    ARE_TEXTS_KEPT.store(texts, Ordering::Relaxed);
+}
+
+/// As [`ttmem_agent_keep_sites`], with so many native frames besides.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_keep_native_frames(frames: usize, texts: bool) {
+    sites::keep_native_frames(frames);
     ARE_TEXTS_KEPT.store(texts, Ordering::Relaxed);
 }
 

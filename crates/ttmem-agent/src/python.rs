@@ -6,6 +6,9 @@
 //! other pointer ends the walk.
 #![allow(unsafe_code)]
 
+mod activations;
+
+use activations::Activations;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -51,6 +54,8 @@ struct Layout {
     wide: usize,
     /// How an instance has its attributes.
     attributes: Attributes,
+    /// Where the native stack has frames.
+    activations: Activations,
 }
 
 /// Offsets in code of what is shown of it.
@@ -128,6 +133,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
         text: 40,
         wide: 16,
         attributes: Attributes::Inline(24),
+        activations: Activations::OwnFrames,
     };
     match minor {
         10 => Some(Layout {
@@ -147,6 +153,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             text: 48,
             wide: 24,
             attributes: Attributes::Dictionary(288),
+            activations: Activations::Chain { newest: 48, previous: 8, outermost: None },
         }),
         11 => Some(Layout {
             indirect: Some(8),
@@ -159,6 +166,7 @@ fn layout_of(minor: u32) -> Option<Layout> {
             text: 48,
             wide: 24,
             attributes: Attributes::Unknown,
+            activations: Activations::Chain { newest: 56, previous: 16, outermost: Some(68) },
             ..v12
         }),
         12 => Some(v12),
@@ -283,9 +291,9 @@ fn look_up() -> Option<Python> {
 }
 
 impl Python {
-    /// Walks the calling thread's frames: from the program's innermost line outwards, at most `most` of them.
+    /// The state of the calling thread, and its newest frame.
     #[inline]
-    pub(crate) fn walk<const MOST: usize>(&self, most: usize) -> Option<Walk<MOST>> {
+    fn newest_frame(&self) -> Option<(usize, usize)> {
         let layout = &self.layout;
         // SAFETY: the interpreter's function for any thread; it only reads a variable of the thread.
         let state = unsafe { (self.current)() };
@@ -293,14 +301,25 @@ impl Python {
             return None;
         }
         // SAFETY: this thread's own state, as this version lays it out.
-        let mut frame: usize = unsafe { load(state, layout.top) };
-        if let Some(offset) = layout.indirect {
-            if frame == 0 {
-                return None;
-            }
+        let frame: usize = unsafe { load(state, layout.top) };
+        match layout.indirect {
+            Some(_) if frame == 0 => None,
             // SAFETY: as above.
-            frame = unsafe { load(frame, offset) };
+            Some(offset) => Some((state, unsafe { load(frame, offset) })),
+            None => Some((state, frame)),
         }
+    }
+
+    /// An address in the code of the interpreter.
+    pub(crate) fn address(&self) -> usize {
+        self.line as usize
+    }
+
+    /// Walks the calling thread's frames: from the program's innermost line outwards, at most `most` of them.
+    #[inline]
+    pub(crate) fn walk<const MOST: usize>(&self, most: usize) -> Option<Walk<MOST>> {
+        let layout = &self.layout;
+        let (_, mut frame) = self.newest_frame()?;
         let mut walk = Walk { frames: [Frame::default(); MOST], len: 0, op: 0, key: 1 };
         for _ in 0..MAX_WALKED {
             if frame == 0 || walk.len >= most.min(MOST) {

@@ -1,11 +1,16 @@
 //! Call sites: which line of the program allocates, by which operation, and which tensor. A place that was seen before costs its walk
 //! and one cache line; a new one is defined.
 //!
+//! With native stacks, the frames of the native stack come first, and those of the interpreter where it runs them (`unwind`).
+//!
 //! Names of native addresses are looked up by the agent's own thread: that takes the loader's lock, for which a hook must not wait.
 #![allow(unsafe_code)]
 
+pub(crate) mod mixed;
+
 use crate::agent::tracker;
 use crate::flight;
+use crate::modules;
 use crate::native::{self, Address};
 use crate::python::{self, Frame, MAX_FRAMES, MAX_TEXT, Python, Walk};
 use crate::shim::{
@@ -74,8 +79,9 @@ impl Numbers {
     }
 }
 
-/// Frames that are recorded of each call site: 0: none; 1: the line; more: the stack.
+/// Frames that are recorded of each call site: 0: none; 1: the line; more: the stack, with native frames if `NATIVE` is added.
 static FRAMES_KEPT: AtomicUsize = AtomicUsize::new(1);
+const NATIVE: usize = 1 << 16;
 
 /// Reads from the environment what is recorded of call sites, and looks up the interpreter, which takes the loader's lock. Called when
 /// the agent starts.
@@ -83,8 +89,20 @@ pub(crate) fn configure() {
     let _ = python::find();
     let is_off = std::env::var_os("TTMEM_SITES").is_some_and(|value| value == "0");
     let stacks = std::env::var("TTMEM_STACKS").ok().filter(|value| !value.is_empty() && value != "0");
-    let frames = stacks.map_or(1, |frames| frames.parse().unwrap_or(DEFAULT_STACK));
-    keep_frames(if is_off { 0 } else { frames.max(1) });
+    let native = stacks.as_deref().and_then(|stacks| stacks.strip_prefix("native"));
+    let count = |frames: &str| frames.parse().unwrap_or(DEFAULT_STACK);
+    match native {
+        _ if is_off => keep_frames(0),
+        Some(frames) => keep_native_frames(count(frames.trim_start_matches(','))),
+        None => keep_frames(stacks.map_or(1, |frames| count(&frames)).max(1)),
+    }
+}
+
+/// Sets how many frames are recorded of each call site, native ones as well as others. Where the C library cannot find their modules,
+/// there are no native ones.
+pub(crate) fn keep_native_frames(count: usize) {
+    let native = if modules::configure(python::find().map(Python::address)) { NATIVE } else { 0 };
+    FRAMES_KEPT.store(count.clamp(2, MAX_FRAMES) | native, Ordering::Relaxed);
 }
 
 /// Sets how many frames are recorded of each call site.
@@ -154,10 +172,14 @@ pub(crate) fn of_refused_program() -> SiteNumber {
 /// The number of the place where the calling thread is, for what `key` and `parts` describe.
 #[inline]
 fn find<'a>(key: u64, caller: u64, parts: impl FnOnce() -> SiteParts<'a>) -> SiteNumber {
+    let kept = frames_kept();
+    if kept & NATIVE != 0 {
+        return mixed::find(kept & !NATIVE, key, caller, parts);
+    }
     match python::find() {
         None => find_native(key, caller, parts),
-        Some(python) if frames_kept() == 1 => find_from(python, python.walk::<1>(1), key, caller, parts),
-        Some(python) => find_from(python, python.walk::<MAX_FRAMES>(frames_kept()), key, caller, parts),
+        Some(python) if kept == 1 => find_from(python, python.walk::<1>(1), key, caller, parts),
+        Some(python) => find_from(python, python.walk::<MAX_FRAMES>(kept), key, caller, parts),
     }
 }
 
@@ -194,27 +216,42 @@ fn find_native<'a>(key: u64, caller: u64, parts: impl FnOnce() -> SiteParts<'a>)
 
 #[cold]
 fn define<const MOST: usize>(python: &Python, walk: &Walk<MOST>, parts: &SiteParts<'_>) -> u32 {
+    let mut numbers = [0; MOST];
+    for (number, frame) in numbers.iter_mut().zip(walk.frames()) {
+        *number = find_or_define_frame(python, frame);
+    }
+    let numbers = &numbers[..walk.frames().len()];
+    let frame = numbers.first().copied().unwrap_or(0);
+    define_site(&SiteParts {
+        frame,
+        stack: define_stack(numbers),
+        op: define_op(python, walk, parts),
+        ..*parts
+    })
+}
+
+fn define_op<const MOST: usize>(python: &Python, walk: &Walk<MOST>, parts: &SiteParts<'_>) -> u32 {
     let mut room = [0; MAX_TEXT];
-    let op = match python.op(walk, &mut room) {
+    match python.op(walk, &mut room) {
         // A program's operation is that of the device.
         "" => parts.op,
         _ if parts.op != 0 => parts.op,
         name => agent::define_op(tracker(), name).unwrap_or(0),
-    };
-    let mut numbers = [0; MOST];
-    for (number, frame) in numbers.iter_mut().zip(walk.frames()) {
-        *number = FRAMES
-            .find_or_define(hash(frame.key(), generation(tracker()), 7), || define_frame(python, frame));
     }
-    let numbers = &numbers[..walk.frames().len()];
-    let is_known = !numbers.contains(&0);
-    let stack =
-        if numbers.len() > 1 && is_known { agent::define_stack(tracker(), numbers).unwrap_or(0) } else { 0 };
-    define_site(&SiteParts { frame: numbers.first().copied().unwrap_or(0), stack, op, ..*parts })
+}
+
+/// The number of a stack; 0: it is only one frame, or there was no space for one of its frames.
+fn define_stack(frames: &[u32]) -> u32 {
+    let is_known = frames.len() > 1 && !frames.contains(&0);
+    if is_known { agent::define_stack(tracker(), frames).unwrap_or(0) } else { 0 }
 }
 
 fn define_site(parts: &SiteParts<'_>) -> u32 {
     agent::define_site(tracker(), parts).map_or(0, SiteNumber::get)
+}
+
+fn find_or_define_frame(python: &Python, frame: &Frame) -> u32 {
+    FRAMES.find_or_define(hash(frame.key(), generation(tracker()), 7), || define_frame(python, frame))
 }
 
 fn define_frame(python: &Python, frame: &Frame) -> u32 {

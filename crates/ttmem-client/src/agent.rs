@@ -90,6 +90,15 @@ pub fn define_frame(tracker: &Tracker, file: &str, line: u32, offset: u64, funct
     })
 }
 
+/// Defines an address in a library, which has a path and a build id. Readers find its function and line.
+pub fn define_native_frame(tracker: &Tracker, path: &str, build_id: &[u8], offset: u64) -> Result<u32> {
+    tracker.event(0, |writer| {
+        let library = writer.define_library(build_id, path)?;
+        let frame = definition::Frame { file: library.into(), line: 0.into(), offset: offset.into() };
+        writer.define_frame(&frame, "")
+    })
+}
+
 /// Defines a stack by its frames, innermost first.
 pub fn define_stack(tracker: &Tracker, frames: &[u32]) -> Result<u32> {
     tracker.event(0, |writer| writer.define_stack(frames))

@@ -2,11 +2,12 @@
 //! more events than the ring holds, everything is listed again from the table.
 //!
 //! `records` translates records, `views` keeps the addresses of views that move, `events` delivers them one by one to sinks that want them, `definitions` the definitions of
-//! chips, allocators, cores and names, `faults` the counters of the header.
+//! chips, allocators, cores and names, `native` the names of native frames, `faults` the counters of the header.
 
 mod definitions;
 mod events;
 mod faults;
+mod native;
 mod records;
 mod views;
 
@@ -15,6 +16,7 @@ pub(crate) use events::find_gap;
 use crate::event_sink::SegmentEvent;
 use crate::files::SkipReason;
 use crate::segment::{Contents, Rewound, SegmentFile};
+use crate::symbols::Library;
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::input::{Allocator, Holding, Input};
 use ttmem_core::words::{ChipId, Scope, Space};
@@ -55,6 +57,12 @@ pub(crate) struct Follower {
     recent_allocator: Option<u16>,
     /// Cores of each set, by number.
     core_counts: BTreeMap<u16, u16>,
+    /// Libraries by number, for the names of frames in them.
+    libraries: BTreeMap<u32, Library>,
+    /// Numbers of source files that libraries were built from.
+    source_files: BTreeMap<String, u32>,
+    /// Whether the file of a library hung: no more of them are opened.
+    hangs: bool,
     /// What is held without being listed.
     unlisted: BTreeMap<AllocatorSpace, Holding>,
     /// Views that may move with each dispatch of their program, by allocator and program.

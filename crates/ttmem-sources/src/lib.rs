@@ -33,6 +33,7 @@ mod segments;
 mod sensors;
 mod shm;
 mod sources;
+mod symbols;
 pub mod topology;
 mod worker_pool;
 mod writer;

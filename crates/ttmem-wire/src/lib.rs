@@ -3,6 +3,7 @@
 //! * [`legacy`]: the `AllocMessage` family of the old allocation server, in its four sizes.
 //! * [`framer`]: divides the byte stream of a connection into those messages.
 //! * [`failure`]: a failed allocation as a record.
+//! * [`mangled`]: names in mangled symbols of C++.
 //! * [`refusal`]: the figures in the runtime's exceptions.
 //! * [`record`]: the 64-byte [`record::Record`], the unit of ttmem's own formats.
 //! * [`hooks`]: the kinds of information that the agent can get from a runtime.
@@ -17,6 +18,7 @@ pub mod failure;
 pub mod framer;
 pub mod hooks;
 pub mod legacy;
+pub mod mangled;
 pub mod record;
 pub mod refusal;
 pub mod region;

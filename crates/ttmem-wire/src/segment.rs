@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMEMSEG");
 /// Major version. A reader reads segments of its own major version only.
 pub const MAJOR: u16 = 1;
 /// Minor version. A larger one adds fields and never changes the meaning of existing ones.
-pub const MINOR: u16 = 1;
+pub const MINOR: u16 = 2;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;

@@ -411,17 +411,18 @@ pub(crate) struct RunArgs {
     /// Records that each segment's ring holds, for followers of single events [default: 16384].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
     pub(crate) ring: Option<u32>,
-    /// Record the whole stack of each allocation, with at most N frames [default: 32]. Otherwise only the line is recorded.
+    /// Record the whole stack of each allocation, with at most N frames [default: 32]; with native, also the frames of C++ code.
+    /// Otherwise only the line is recorded.
     #[arg(
         long,
-        value_name = "N",
+        value_name = "[native,]N",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "32",
-        value_parser = clap::value_parser!(u32).range(1..=64),
+        value_parser = parse_stacks,
         conflicts_with = "no_sites"
     )]
-    pub(crate) stacks: Option<u32>,
+    pub(crate) stacks: Option<String>,
     /// Do not record which line and operation allocates.
     #[arg(long)]
     pub(crate) no_sites: bool,
@@ -568,6 +569,19 @@ pub(crate) struct DoctorArgs {
     pub(crate) text: TextArgs,
 }
 
+/// Checks what `--stacks` says: `N`, `native` or `native,N`.
+fn parse_stacks(text: &str) -> Result<String, String> {
+    let frames = match text.strip_prefix("native") {
+        Some("") => return Ok(text.to_owned()),
+        Some(rest) => rest.strip_prefix(','),
+        None => Some(text),
+    };
+    let is_valid =
+        frames.and_then(|frames| frames.parse().ok()).is_some_and(|frames| (1..=64).contains(&frames));
+    let expected = || "expected a number of frames from 1 to 64, native, or both, as in native,16".to_owned();
+    is_valid.then(|| text.to_owned()).ok_or_else(expected)
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Simulated devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
@@ -599,6 +613,17 @@ pub(crate) struct DemoClientArgs {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn stacks_are_checked() {
+        for good in ["1", "64", "native", "native,1", "native,64"] {
+            assert_eq!(parse_stacks(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "0", "65", "native,", "native,0", "native,65", "native8", "python", "8,native", "-1"]
+        {
+            assert!(parse_stacks(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn command_line_is_consistent() {

@@ -32,8 +32,8 @@ pub(crate) fn run(args: &RunArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if let Some(records) = args.ring {
         command.env("TTMEM_RING", records.to_string());
     }
-    if let Some(frames) = args.stacks {
-        command.env("TTMEM_STACKS", frames.to_string());
+    if let Some(stacks) = &args.stacks {
+        command.env("TTMEM_STACKS", stacks);
     }
     if args.no_sites {
         command.env("TTMEM_SITES", "0");

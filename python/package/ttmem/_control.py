@@ -17,7 +17,7 @@ def enable(
     legacy_socket: str | os.PathLike[str] | None = None,
     ring: int | None = None,
     agent: bool | None = None,
-    stacks: int | None = None,
+    stacks: int | str | None = None,
 ) -> bool:
     """Enables tracking and returns whether reports are recorded.
 
@@ -25,7 +25,8 @@ def enable(
     notebooks, under pytest, in workers. From the first device on, the agent reports instead of this package. After ``import ttnn``
     that is not possible any more: ``RuntimeError``. ``agent=True`` requires the agent: ``FileNotFoundError`` if there is none.
     ``agent=False`` does not load it.
-    ``stacks`` is the number of frames that the agent records of each allocation (``TTMEM_STACKS``; default: the line only).
+    ``stacks`` is the number of frames that the agent records of each allocation (``TTMEM_STACKS``; default: the line only), with
+    ``"native"`` or ``"native,16"`` also those of C++ code.
 
     Without this call, tracking is enabled by ``TTMEM=1`` or ``TT_ALLOC_TRACKING_ENABLED=1`` in the environment. Arguments that
     are omitted are taken from the environment. Tracking stays disabled if the agent (``ttmem run``) already tracks this

@@ -138,16 +138,22 @@ fn pairs(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
     ])
 }
 
-/// What call sites add to an allocation and its free: the line, and stacks of 32 frames; and what the first sight of a line costs.
+/// What call sites add to an allocation and its free: the line, and stacks of 32 frames, also native ones; and what the first sight costs.
 fn sites(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<Vec<Figure>> {
     const FIRST: u64 = 400;
-    let (mut lines, mut stacks, mut first) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut lines, mut stacks, mut first) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
+    let mut native = [const { Vec::new() }; 4];
     for _ in 0..STARTS {
         let folder = memory_folder();
         let mut model = Model::start(tracked(agent, folder.path(), &script(lab, board, false)?))?;
         model.measure("pairs", PAIRS as u64)?;
         lines.extend(model.measure("sites", 4)?.first());
         stacks.extend(model.measure("sites", 40)?.get(1));
+        for (all, calls) in native.chunks_mut(2).zip([4, 40]) {
+            for (all, one) in all.iter_mut().zip(model.measure("native", calls)?) {
+                all.push(one);
+            }
+        }
         for (all, one) in first.iter_mut().zip(model.measure("first", FIRST)?) {
             all.push(one);
         }
@@ -160,8 +166,13 @@ fn sites(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![
         figure("the line adds", 250.0, &lines),
         figure("32 frames add", 500.0, &stacks),
+        figure("a native stack adds to the line", 1000.0, &native[0]),
+        figure("a native stack adds, at several places in turns", 1000.0, &native[1]),
+        figure("a native stack under 40 calls adds", 1000.0, &native[2]),
+        figure("a native stack under 40 calls adds, at several places in turns", 1500.0, &native[3]),
         figure("a new line adds", 10_000.0, &first[0]),
         figure("a new stack adds", 10_000.0, &first[1]),
+        figure("a new native stack adds", 40_000.0, &first[2]),
     ])
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Part {
     Essential,
     /// Texts of programs and call sites.
     Texts,
-    /// Files, frames, stacks, operations and tracks.
+    /// Files, libraries, frames, stacks, operations and tracks.
     Frames,
     /// Call sites without a tensor.
     Sites,
@@ -56,7 +56,8 @@ impl Part {
             | Definition::Frame(..)
             | Definition::Stack(..)
             | Definition::Op(..)
-            | Definition::Track(..) => Self::Frames,
+            | Definition::Track(..)
+            | Definition::Library(..) => Self::Frames,
             Definition::CallSite(_, site, ..) if site.rank > 0 => Self::Tensors,
             Definition::CallSite(..) => Self::Sites,
         }
@@ -343,6 +344,11 @@ impl Writer {
 
     pub(crate) fn define_file(&mut self, path: &str) -> Result<u32> {
         self.find_or_number(Numbers::Files, |number| Definition::File(number, path))
+    }
+
+    /// Defines a library by its build id and its path. It is numbered as files are.
+    pub(crate) fn define_library(&mut self, build_id: &[u8], path: &str) -> Result<u32> {
+        self.find_or_number(Numbers::Files, |number| Definition::Library(number, build_id, path))
     }
 
     pub(crate) fn define_frame(&mut self, frame: &Frame, function: &str) -> Result<u32> {

@@ -21,6 +21,7 @@ impl Follower {
     ) -> Result<(), SkipReason> {
         let (bytes, used) = segment.definitions(self.blocks_read)?;
         self.blocks_read = used;
+        let mut native = Vec::new();
         for definition in parse(&bytes).flatten() {
             match definition {
                 Definition::Chip(number, chip) => {
@@ -39,6 +40,13 @@ impl Follower {
                     self.core_counts.insert(number, cores.count() as u16);
                     emit(Input::Cores(self.definition_id(number), cores));
                 }
+                Definition::Library(number, build_id, path) => {
+                    self.define_library(number, build_id, path, segment.uid);
+                    emit(Input::Site(Box::new(SiteDefinition::File(self.site_id(number), path.to_owned()))));
+                }
+                Definition::Frame(number, frame, "") if self.is_in_library(frame) => {
+                    native.push((number, *frame));
+                }
                 Definition::Program(number, name) => emit(Input::ProgramNamed(number, name.to_owned())),
                 Definition::Site(..)
                 | Definition::File(..)
@@ -53,6 +61,7 @@ impl Follower {
                 }
             }
         }
+        self.emit_native_frames(&native, emit);
         Ok(())
     }
 
@@ -91,6 +100,7 @@ impl Follower {
             Definition::Chip(..)
             | Definition::Allocator(..)
             | Definition::Cores(..)
+            | Definition::Library(..)
             | Definition::Program(..) => return None,
         })
     }

@@ -16,6 +16,8 @@ pub const MAX_CHIPS: usize = 1024;
 pub const MAX_BANKS: usize = 16;
 /// Most frames of a stack's definition. Longer stacks have a parent.
 pub const MAX_FRAMES: usize = 13;
+/// Bytes of the longest build id.
+pub const MAX_BUILD_ID: usize = 64;
 /// Bytes of the longest name or call site.
 pub const MAX_TEXT: usize = MAX_BYTES - size_of::<Head>();
 
@@ -40,6 +42,7 @@ const STACK: u8 = 8;
 const OP: u8 = 9;
 const CALL_SITE: u8 = 10;
 const TRACK: u8 = 11;
+const LIBRARY: u8 = 12;
 
 /// A chip, as its process describes it; 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -199,6 +202,8 @@ pub enum Definition<'a> {
     Track(u32, &'a str),
     /// A call site's number, its parts, the dimensions of its tensor, and its text.
     CallSite(u32, &'a CallSite, &'a [U32], &'a str),
+    /// A library's number among files, its build id, which may be empty, and its path.
+    Library(u32, &'a [u8], &'a str),
 }
 
 impl<'a> Definition<'a> {
@@ -220,11 +225,14 @@ impl<'a> Definition<'a> {
             Self::CallSite(number, _, dimensions, text) if dimensions.len() <= Tensor::MAX_RANK => {
                 (CALL_SITE, number, text.len())
             }
+            Self::Library(number, build_id, path) if build_id.len() <= MAX_BUILD_ID => {
+                (LIBRARY, number, path.len())
+            }
             // Too large.
-            Self::Allocator(..) | Self::Stack(..) | Self::CallSite(..) => return None,
+            Self::Allocator(..) | Self::Stack(..) | Self::CallSite(..) | Self::Library(..) => return None,
         };
         let count;
-        let outer;
+        let word;
         let parts: [&[u8]; 3] = match *self {
             Self::Chip(_, chip) => [chip.as_bytes(), &[], &[]],
             Self::Allocator(_, banks, chips) => {
@@ -239,11 +247,15 @@ impl<'a> Definition<'a> {
             | Self::Track(_, text) => [text.as_bytes(), &[], &[]],
             Self::Frame(_, frame, function) => [frame.as_bytes(), function.as_bytes(), &[]],
             Self::Stack(_, parent, frames) => {
-                outer = U32::new(parent);
-                [outer.as_bytes(), frames.as_bytes(), &[]]
+                word = U32::new(parent);
+                [word.as_bytes(), frames.as_bytes(), &[]]
             }
             Self::CallSite(_, site, dimensions, text) => {
                 [site.as_bytes(), dimensions.as_bytes(), text.as_bytes()]
+            }
+            Self::Library(_, build_id, path) => {
+                word = U32::new(build_id.len() as u32);
+                [word.as_bytes(), build_id, path.as_bytes()]
             }
         };
         let mut end = size_of::<Head>();
@@ -303,6 +315,12 @@ impl<'a> Definition<'a> {
                 let rank = usize::from(site.rank.saturating_sub(1));
                 let (dimensions, text) = <[U32]>::ref_from_prefix_with_elems(body, rank).ok()?;
                 Some(Self::CallSite(number, site, dimensions, text_of(text)?))
+            }
+            LIBRARY => {
+                let (bytes, body) = U32::read_from_prefix(body).ok()?;
+                let bytes = usize::try_from(bytes.get()).ok().filter(|&bytes| bytes <= MAX_BUILD_ID)?;
+                let (build_id, path) = body.split_at_checked(bytes)?;
+                Some(Self::Library(number, build_id, text_of(path)?))
             }
             _ => None,
         }

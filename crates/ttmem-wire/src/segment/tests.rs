@@ -1,4 +1,4 @@
-use super::definition::{Banks, CallSite, Chip, Definition, Frame, MAX_BYTES, parse};
+use super::definition::{Banks, CallSite, Chip, Definition, Frame, MAX_BUILD_ID, MAX_BYTES, parse};
 use super::*;
 use crate::record::{PADDING_UNKNOWN, Space, flags};
 use proptest::prelude::*;
@@ -162,6 +162,7 @@ fn documented_vectors_are_written_and_read() {
         layout: TensorLayout::Tile as u8 + 1,
         rank: 2 + 1,
     };
+    let build_id: [u8; 8] = core::array::from_fn(|n| 0xa0 + n as u8);
     let dimensions = [U32::new(32), U32::new(512)];
     let tensor = Tensor::new(&[32, 512]).data_type(DataType::Bfloat16).layout(TensorLayout::Tile);
     assert_eq!(call_site.tensor(&dimensions), Some(tensor));
@@ -177,6 +178,7 @@ fn documented_vectors_are_written_and_read() {
         ("op", Definition::Op(5, "ttnn.matmul")),
         ("track", Definition::Track(7, "decode / attention")),
         ("call site", Definition::CallSite(6, &call_site, &dimensions, "")),
+        ("library", Definition::Library(2, &build_id, "/opt/lib.so")),
     ];
     let mut all = Vec::new();
     for (name, definition) in definitions {
@@ -278,7 +280,7 @@ proptest! {
     #[test]
     fn definitions_are_read_as_written(
         chips in prop::collection::vec(any::<u16>(), 0..200), count in 0..3usize, number in any::<u16>(),
-        words in any::<[u64; 4]>(), text in "\\PC{0,300}",
+        words in any::<[u64; 4]>(), text in "\\PC{0,300}", build_id in prop::collection::vec(any::<u8>(), 0..=MAX_BUILD_ID),
     ) {
         let banks = &banks()[..count.min(2)];
         let chips: Vec<U16> = chips.into_iter().map(U16::new).collect();
@@ -289,6 +291,7 @@ proptest! {
             Definition::Site(u32::from(number) << 8, &text),
             Definition::Chip(number, &chip),
             Definition::Program(7, &text),
+            Definition::Library(8, &build_id, &text),
         ];
         let bytes: Vec<u8> = all.iter().flat_map(|definition| encoded(*definition)).collect();
         prop_assert_eq!(parse(&bytes).map(Option::unwrap).collect::<Vec<_>>(), all);

@@ -1,6 +1,7 @@
 """Compares the agent's reading of the calling thread's frames with `sys._getframe`.
 
     call_sites.py walk CHECKS      reads them at calls of ctypes: needs no ttnn
+    call_sites.py mixed CHECKS     compares where native frames are among those of Python
     call_sites.py ttnn CHECKS      reads them at allocations of stock ttnn
     call_sites.py flood LINES TTMEM  allocates in so many different lines of files with strange names
     call_sites.py ops TTMEM        runs every operation of ops.py and compares what `TTMEM dump` calls its outputs and programs
@@ -61,6 +62,69 @@ class Checker:
     @property
     def done(self):
         return self.checked >= self.wanted
+
+
+CALLBACK = ctypes.CFUNCTYPE(None)
+
+
+class Calls:
+    """Python code that calls Python code in each way, with native code in between or without."""
+
+    def plain(self, then):
+        then()
+
+    def instance(self, then):
+        type("Made", (), {"__init__": lambda own: then()})()
+
+    def generator(self, then):
+        list(iter((lambda: (yield then()))()))
+
+    def sorting(self, then):
+        sorted([1], key=lambda it: then())
+
+    def native(self, then):
+        CALLBACK(then)()
+
+    KINDS = [plain, instance, generator, sorting, native]
+
+
+def mix(checks):
+    """Prints as the others do: native frames must be where `native` is, and nowhere else."""
+    import random
+
+    AGENT.ttmem_agent_keep_native_frames(64, True)
+    room, wrong, missing, calls, chosen = ctypes.create_string_buffer(1 << 16), [], 0, Calls(), random.Random(1)
+    for _ in range(checks):
+        kinds = [chosen.choice(Calls.KINDS) for _ in range(chosen.randrange(5))]
+        found, expected = [], []
+
+        def innermost():
+            found.append(AGENT.ttmem_agent_site(True, room, len(room)))
+            frame = sys._getframe()
+            while frame is not None:
+                expected.append(frame.f_code.co_qualname if HAS_QUALNAME else frame.f_code.co_name)
+                frame = frame.f_back
+
+        then = innermost
+        for kind in kinds:
+            then = functools.partial(kind, calls, then)
+        then()
+        frames = room.raw[: found[0]].decode().split("\n")[1:]
+        missing += not frames
+        # For each frame of Python, whether native ones follow. Those outside of all are the program's start.
+        names = [frame.split("\t")[2] for frame in frames if "\t" in frame]
+        last = max((n for n, frame in enumerate(frames) if "\t" in frame), default=0)
+        follow = [n for n in range(last) if "\t" in frames[n] and "\t" not in frames[n + 1]]
+        inside = [frames[n].split("\t")[2].split(".")[-1] for n in follow]
+        starts_native = "\t" not in frames[0] if frames else False
+        # What `native` called is the frame further inside: the innermost, or that of the next kind.
+        callees = ["innermost", *(kind.__name__ for kind in kinds)]
+        wanted = [callee for callee, kind in zip(callees, kinds) if kind is Calls.native]
+        if names != expected or inside != wanted or not starts_native:
+            wrong.append((kinds, frames, inside, wanted, expected))
+    print("checked", checks, "wrong", len(wrong), "missing", missing)
+    for it in wrong[:2]:
+        print(*it, sep="\n  ")
 
 
 def recurse(check, depth):
@@ -338,6 +402,8 @@ def segment():
 def main():
     if sys.argv[1] == "ops":
         return name_ops(sys.argv[2])
+    if sys.argv[1] == "mixed":
+        return mix(int(sys.argv[2]))
     if sys.argv[1] == "flood":
         return flood(int(sys.argv[2]), sys.argv[3])
     kind, wanted = sys.argv[1], int(sys.argv[2])

@@ -69,6 +69,16 @@ fn frames_equal_those_of_the_interpreter() {
 }
 
 #[test]
+fn native_frames_are_where_the_interpreter_was_called() {
+    for python in pythons() {
+        let mut command = Command::new(&python);
+        command.arg(script()).env("LD_PRELOAD", agent());
+        println!("{}", python.display());
+        expect_all_equal(&run_script(command, &["mixed", "2000"]), 2000);
+    }
+}
+
+#[test]
 fn lines_of_allocations_equal_those_of_the_interpreter() {
     let folder = memory_folder();
     let command = tracked_command("n150", folder.path(), &[python(TTNN).to_str().unwrap(), &script()]);

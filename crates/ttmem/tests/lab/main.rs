@@ -13,6 +13,7 @@ mod intervals;
 mod leaks;
 mod limits;
 mod more_ops;
+mod native;
 mod own;
 mod processes;
 mod programs;
@@ -76,6 +77,32 @@ fn tracked_command(board: &str, folder: &Path, program: &[&str]) -> Command {
     command.env("TTMEM_AGENT", agent()).env_remove("LD_PRELOAD").env("TT_METAL_LOGGER_LEVEL", "FATAL");
     let (name, value) = board_variable(board);
     command.env(name, value);
+    command
+}
+
+/// The command `ttmem run -- PROGRAM` for a C++ program of this folder, which is linked with the runtime of the wheel.
+fn linked_command(folder: &Path, source: &str, flags: &[&str]) -> Command {
+    let versions = std::fs::read_dir(lab().join(TTNN).join("lib")).unwrap();
+    let site = versions.flatten().map(|it| it.path().join("site-packages")).find(|it| it.is_dir()).unwrap();
+    let libraries = site.join("ttnn/build/lib");
+    let program = folder.join("program");
+    let built = Command::new("g++")
+        .args(["-std=c++20", "-o"])
+        .arg(&program)
+        .args(flags)
+        .arg(here().join(source))
+        .arg(libraries.join("libtt_metal.so"))
+        .arg(format!("-Wl,-rpath,{0}:{1}", libraries.display(), site.join("ttnn.libs").display()))
+        .arg(format!("-Wl,-rpath-link,{0}:{1}", libraries.display(), site.join("ttnn.libs").display()))
+        .arg("-Wl,--allow-shlib-undefined")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut command = tracked_command("n150", folder, &[program.to_str().unwrap()]);
+    command.env("TT_METAL_RUNTIME_ROOT", site.join("ttnn")).env("TT_METAL_HOME", site.join("ttnn"));
+    command.env("TT_METAL_CACHE", lab().join(TTNN).join("kernels/0"));
+    // The runtime writes files to the current folder.
+    command.current_dir(folder);
     command
 }
 

@@ -1,7 +1,8 @@
 //! Workloads that are started, forked and ended in every way.
 
 use super::{
-    Puppet, TTNN, exe, expect_no_drift, held, here, lab, process, python, snapshot, tracked_command, ttmem,
+    Puppet, TTNN, exe, expect_no_drift, held, here, linked_command, process, python, snapshot,
+    tracked_command, ttmem,
 };
 use std::path::Path;
 use std::process::{Command, Output};
@@ -184,27 +185,7 @@ fn processes_on_one_chip_are_tracked_separately() {
 #[test]
 fn cpp_program_linked_with_the_runtime_is_tracked() {
     let folder = memory_folder();
-    let versions = std::fs::read_dir(lab().join(TTNN).join("lib")).unwrap();
-    let site = versions.flatten().map(|it| it.path().join("site-packages")).find(|it| it.is_dir()).unwrap();
-    let libraries = site.join("ttnn/build/lib");
-    let program = folder.path().join("program");
-    let built = Command::new("g++")
-        .args(["-std=c++20", "-O1", "-o"])
-        .arg(&program)
-        .arg(here().join("program.cpp"))
-        .arg(libraries.join("libtt_metal.so"))
-        .arg(format!("-Wl,-rpath,{0}:{1}", libraries.display(), site.join("ttnn.libs").display()))
-        .arg(format!("-Wl,-rpath-link,{0}:{1}", libraries.display(), site.join("ttnn.libs").display()))
-        .arg("-Wl,--allow-shlib-undefined")
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut command = tracked_command("n150", folder.path(), &[program.to_str().unwrap()]);
-    command.env("TT_METAL_RUNTIME_ROOT", site.join("ttnn")).env("TT_METAL_HOME", site.join("ttnn"));
-    command.env("TT_METAL_CACHE", lab().join(TTNN).join("kernels/0"));
-    // The runtime writes files to the current folder.
-    command.current_dir(folder.path());
-    let mut puppet = Puppet::start(command);
+    let mut puppet = Puppet::start(linked_command(folder.path(), "program.cpp", &["-O1"]));
     // It answers as the puppet does, whatever the request is.
     puppet.run("open");
     let own = puppet.number("take");

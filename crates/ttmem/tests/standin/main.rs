@@ -8,6 +8,7 @@ mod forks;
 mod lifetimes;
 mod make;
 mod manual_reports;
+mod native;
 mod program_errors;
 mod program_lifetimes;
 mod programs;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 #include <csignal>
 #include <cstdarg>
@@ -291,6 +292,20 @@ void reload(int count) {
     }
 }
 
+void run_command(const std::string &line);
+
+void run_on_other_stack(const std::string &line) {
+    static std::vector<char> stack(1 << 20);
+    static std::string command;
+    static ucontext_t here, there;
+    command = line;
+    getcontext(&there);
+    there.uc_stack = {stack.data(), 0, stack.size()};
+    there.uc_link = &here;
+    makecontext(&there, [] { run_command(command); }, 0);
+    swapcontext(&here, &there);
+}
+
 void run_command(const std::string &line) {
     std::istringstream in(line);
     std::string verb, word;
@@ -322,6 +337,10 @@ void run_command(const std::string &line) {
         if (made == nullptr) return answer("%s", what.c_str());
         buffers[++numbers] = {number, made};
         answer("%d %lu", numbers, made->address_);
+    } else if (verb == "coroutine") {
+        // The rest of the line is a command that runs on a stack which is not the thread's.
+        std::getline(in, word);
+        run_on_other_stack(word);
     } else if (verb == "free") {
         in >> number;
         std::string what = thrown([&] {

@@ -52,7 +52,8 @@ fn agent_exports_its_hooks_and_little_else() {
     let for_clients = ["yield", "reset_peaks", "set_track", "mark"];
     expected.extend(for_clients.map(|name| format!("ttmem_agent_{name}")));
     // For these tests and benchmarks. `agent.rs` of xtask checks that a release build lacks them.
-    let probes = ["cost", "events", "figures", "hold_texts", "keep_sites", "site", "switch"];
+    let probes =
+        ["cost", "events", "figures", "hold_texts", "keep_native_frames", "keep_sites", "site", "switch"];
     expected.extend(probes.map(|probe| format!("ttmem_agent_{probe}")));
     assert_eq!(exports(&ttmem_testkit::agent()), expected);
 }
