@@ -10,6 +10,7 @@ mod core_allocations;
 mod core_map;
 mod cores;
 mod findings;
+mod flame;
 mod footprint;
 mod free_space;
 mod leaks;

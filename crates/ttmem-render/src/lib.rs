@@ -17,6 +17,7 @@ pub mod device;
 pub mod docs;
 pub mod event;
 mod field;
+pub mod flame;
 pub mod format;
 pub mod group;
 pub mod holder;

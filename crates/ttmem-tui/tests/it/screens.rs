@@ -171,7 +171,7 @@ fn screens_match_their_snapshots() {
     let snapshots = files.filter(|path| path.extension().is_some_and(|extension| extension == "snap"));
     let snapshots: BTreeSet<String> =
         snapshots.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-    assert!(names.len() <= 60, "{} files are too many to review", names.len());
+    assert!(names.len() <= 70, "{} files are too many to review", names.len());
     assert!(
         changed.is_empty(),
         "screens changed: {changed:?}.\n\
@@ -192,7 +192,7 @@ fn every_pair_of_factors_has_a_screen() {
             }
         }
     }
-    let (views, sizes, characters, states) = (7, 3, 2, 8);
+    let (views, sizes, characters, states) = (8, 3, 2, 8);
     let wanted = views * sizes
         + views * characters
         + views * states
