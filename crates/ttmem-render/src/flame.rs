@@ -278,7 +278,7 @@ pub fn describe_gaps(gaps: &[(FlameGap, &FlamePool)]) -> Vec<String> {
 fn explain(gap: FlameGap, processes: &str) -> String {
     match gap {
         FlameGap::NotFollowed => format!(
-            "stacks at the peak of {processes} unknown: ttmem did not follow then; use `ttmem run`, the daemon or the dashboard"
+            "stacks at the peak of {processes} are unknown, since ttmem did not follow the process then: use `ttmem run`, the daemon or the dashboard"
         ),
         FlameGap::NoMark => format!("no mark set by {processes}; set one with `ttmem.mark(\"step\")`"),
         FlameGap::NotListed => {

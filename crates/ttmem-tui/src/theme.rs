@@ -4,7 +4,7 @@
 mod flame;
 
 use crate::data::Series;
-pub(crate) use flame::FlameStyles;
+pub(crate) use flame::{FlameStyles, colours as flame_colours};
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 use ttmem_core::snapshot::{CoreClass, Severity, Tracking};

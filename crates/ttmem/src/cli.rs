@@ -16,6 +16,7 @@ pub(crate) use parse::parse;
 pub(crate) use serve::ServeArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use ttmem_core::snapshot::FlameMoment;
 use ttmem_reader::ReaderOptions;
 use ttmem_sources::SourceConfig;
 

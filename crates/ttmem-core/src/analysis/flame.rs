@@ -11,6 +11,7 @@ use crate::snapshot::{Flame, FlameGap, FlameMoment, FlamePool, FlameStack, Frame
 use crate::state::{PastPool, ProcessState, visible};
 use crate::words::{ChipId, Mono, ProcessId, Space};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Number and bytes of buffers; the number may be unknown.
 #[derive(Clone, Copy)]
@@ -112,7 +113,7 @@ impl Figures<'_> {
             }
             let parts = self.flame_parts(process, shown, moment);
             pools.extend(parts.into_iter().map(|((indexes, space), part)| {
-                describe(id, process, indexes, space, part, &mut frames, clock)
+                describe(id, process, indexes, space, &part, &mut frames, clock)
             }));
         }
         Flame { moment, frames: frames.into_list(), pools }
@@ -140,9 +141,9 @@ impl Figures<'_> {
                 continue;
             }
             match parts.entry((self.state.indexes_of(&chips), pool.key.space)) {
-                std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(part),
-                std::collections::btree_map::Entry::Occupied(mut known) => {
-                    known.get_mut().merge(part, moment)
+                Entry::Vacant(place) => _ = place.insert(part),
+                Entry::Occupied(mut known) => {
+                    known.get_mut().merge(part, moment);
                 }
             }
         }
@@ -212,7 +213,7 @@ fn describe(
     process: &ProcessState,
     indexes: Vec<u32>,
     space: Space,
-    part: Part,
+    part: &Part,
     frames: &mut Frames,
     clock: Clock,
 ) -> FlamePool {

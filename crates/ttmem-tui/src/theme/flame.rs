@@ -1,15 +1,19 @@
-//! Colours of flames: one for each file, as far as there are enough, and one for each other kind of frame.
+//! Colours of flames: one for each file, and one for each other kind of frame.
 
 use super::{ColourDepth, Ink, ThemeName};
 use ratatui::style::{Color, Style};
+use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::snapshot::FrameKind;
+
+/// Number of colours for files.
+const FILES: usize = 6;
 
 /// Backgrounds on which the text of a theme is readable.
 struct Inks {
-    files: [Ink; 6],
+    files: [Ink; FILES],
     process: Ink,
     op: Ink,
-    contents: Ink,
+    faint: Ink,
     text: Ink,
     edge: Ink,
 }
@@ -27,7 +31,7 @@ const DARK: Inks = Inks {
     ],
     process: Ink(68, 78, 98, Color::Gray),
     op: Ink(86, 88, 96, Color::White),
-    contents: Ink(56, 60, 68, Color::Gray),
+    faint: Ink(56, 60, 68, Color::Gray),
     text: Ink(236, 238, 242, Color::Black),
     edge: Ink(18, 20, 24, Color::Black),
 };
@@ -43,7 +47,7 @@ const LIGHT: Inks = Inks {
     ],
     process: Ink(204, 212, 224, Color::Gray),
     op: Ink(218, 220, 226, Color::White),
-    contents: Ink(232, 234, 238, Color::Gray),
+    faint: Ink(232, 234, 238, Color::Gray),
     text: BLACK,
     edge: Ink(255, 255, 255, Color::White),
 };
@@ -64,10 +68,11 @@ const COLOUR_BLIND: Inks = Inks {
 /// The styles of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FlameStyles {
-    files: [Style; 6],
+    files: [Style; FILES],
     process: Style,
     op: Style,
-    contents: Style,
+    /// Contents, the space, and frames that a search did not find.
+    pub(crate) faint: Style,
     /// The left edge of a frame.
     pub(crate) edge: Style,
 }
@@ -84,35 +89,59 @@ impl FlameStyles {
             files: inks.files.map(on),
             process: on(inks.process),
             op: on(inks.op),
-            contents: on(inks.contents),
+            faint: on(inks.faint),
             edge: Style::new().fg(inks.edge.at(depth)),
         }
     }
 
     pub(super) fn mono() -> Self {
         let plain = Style::new();
-        Self { files: [plain; 6], process: plain, op: plain, contents: plain, edge: plain }
+        Self { files: [plain; FILES], process: plain, op: plain, faint: plain, edge: plain }
     }
 
-    /// The style of a frame; `None`: of a space or a process. Calls in one file have one colour.
-    pub(crate) fn of(&self, kind: Option<FrameKind>, file: &str) -> Style {
+    /// The style of a frame; `None`: of a process. Calls in one file have the colour with this number.
+    pub(crate) fn of(&self, kind: Option<FrameKind>, colour: usize) -> Style {
         match kind {
             None => self.process,
-            Some(FrameKind::Call) => self.files[hash(file) % self.files.len()],
+            Some(FrameKind::Call) => self.files[colour % FILES],
             Some(FrameKind::Op) => self.op,
-            Some(FrameKind::Contents | FrameKind::Unknown) => self.contents,
+            Some(FrameKind::Contents | FrameKind::Unknown) => self.faint,
         }
-    }
-
-    /// The style of frames that a search did not find.
-    pub(crate) fn not_found(&self) -> Style {
-        self.contents
     }
 }
 
-/// FNV-1a: a file has the same colour in every run.
+/// The number of the colour of each file. It depends on the name, so that a file keeps it, unless another file has it already; two
+/// files have one colour only if there are more files than colours.
+pub(crate) fn colours(files: BTreeSet<&str>) -> BTreeMap<&str, usize> {
+    let mut taken = [0u32; FILES];
+    let mut choose = |file: &str| {
+        let first = hash(file) % FILES;
+        let least = taken.iter().min().copied().unwrap_or(0);
+        let colour = (0..FILES).map(|n| (first + n) % FILES).find(|&n| taken[n] == least).unwrap_or(first);
+        taken[colour] += 1;
+        colour
+    };
+    files.into_iter().map(|file| (file, choose(file))).collect()
+}
+
+/// FNV-1a.
 fn hash(text: &str) -> usize {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = text.bytes().fold(0x811c_9dc5, step);
     (hash ^ hash >> 16) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_colours_of_their_own_while_there_are_enough() {
+        let names: Vec<String> = (0..15).map(|n| format!("/home/me/{n}.py")).collect();
+        for count in 0..names.len() {
+            let colours = colours(names[..count].iter().map(String::as_str).collect());
+            let distinct: BTreeSet<usize> = colours.values().copied().collect();
+            assert_eq!(distinct.len(), count.min(FILES));
+        }
+    }
 }

@@ -55,7 +55,7 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
         },
         // The first key selects one device instead of all.
         Action::NextDevice | Action::PreviousDevice if ui.view == View::Flame && !ui.single => {
-            ui.single = true
+            ui.single = true;
         }
         Action::NextDevice | Action::PreviousDevice => step_device(ui, snapshot, action),
         Action::Open => open_selected(ui, data),

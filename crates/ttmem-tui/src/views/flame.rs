@@ -1,11 +1,13 @@
 //! View 8: memory of one space by process, call, operation and tensor. The root is above; the width of a frame is its bytes.
 
 use super::Scene;
-use crate::canvas::{Canvas, split_rows};
+use crate::canvas::{Canvas, split_rows, wrap};
 use crate::flame::ShownFlame;
+use crate::theme::flame_colours;
 use crate::ui::Target;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use std::collections::BTreeMap;
 use ttmem_core::snapshot::{FlameMoment, FrameKind};
 use ttmem_render::device::index_and_board;
 use ttmem_render::flame::{FlameNode, describe_gaps, moment_name, space_name};
@@ -17,6 +19,8 @@ const MAX_HEIGHT: u16 = 2;
 const MIN_NAME: u16 = 4;
 /// Least rows of the list of frames: a blank one, the header, and two frames.
 const MIN_LIST: u16 = 4;
+/// Rows of that list for which frames are kept to one row.
+const USUAL_LIST: u16 = 8;
 /// Rows below the flame: a blank one, the selected frame, its place, and its callers.
 const STATUS_ROWS: u16 = 4;
 
@@ -39,6 +43,9 @@ struct Drawing<'a, 's> {
     place: Place,
     /// For each node whether the search found it; `None`: there is no search.
     found: Option<Vec<bool>>,
+    /// The number of the colour of each file.
+    colours: BTreeMap<&'s str, usize>,
+    /// Without colours.
     plain: bool,
 }
 
@@ -57,6 +64,7 @@ impl Scene<'_> {
         };
         self.draw_flame_head(canvas, head, Some(&shown));
         let gaps = describe_gaps(&shown.tree.gaps);
+        let gaps: Vec<String> = gaps.iter().flat_map(|gap| wrap(gap, rest.width.into())).collect();
         if shown.tree.nodes.len() == 1 && gaps.is_empty() {
             canvas.write_paragraph(rest, 0, 0, describe_absence(ui.flame.moment), theme.faint);
             return;
@@ -77,10 +85,11 @@ impl Scene<'_> {
             let text = format!("rows {}-{} of {levels}", first + 1, (first + rows).min(levels));
             canvas.write_bottom_right(area, &text, theme.faint);
         }
-        let plain = !theme.coloured;
         let (_, below) = split_rows(rest, rows as u16 * place.height);
         let (status, list) = split_rows(below, status_rows);
-        Drawing { shown: &shown, place, found, plain }.draw(canvas);
+        let calls = shown.tree.nodes.iter().filter(|node| node.kind() == Some(FrameKind::Call));
+        let colours = flame_colours(calls.map(file_of).collect());
+        Drawing { shown: &shown, place, found, colours, plain: !theme.coloured }.draw(canvas);
         self.draw_flame_status(canvas, status, &shown, &gaps);
         if list.height >= MIN_LIST {
             self.draw_frames_in(canvas, list, &shown);
@@ -108,18 +117,18 @@ impl Scene<'_> {
         let current = [moment];
         let moments = if x + width(&MOMENTS) <= area.width { &MOMENTS[..] } else { &current };
         let mut x = area.width.saturating_sub(width(moments)).max(x);
-        for &it in moments {
+        for &choice in moments {
             let begin = x + 1;
-            let style = if it == moment { theme.selected } else { theme.faint };
-            x = canvas.write(area, begin, 0, &format!(" {} ", moment_name(it)), style);
+            let style = if choice == moment { theme.selected } else { theme.faint };
+            x = canvas.write(area, begin, 0, &format!(" {} ", moment_name(choice)), style);
             canvas.add_target(
                 Rect { x: area.x + begin, width: x.saturating_sub(begin), height: 1, ..area },
-                Target::FlameMoment(it),
+                Target::FlameMoment(choice),
             );
         }
     }
 
-    /// Lists the frames in the selected one, largest first; also those that are too narrow to be seen.
+    /// Lists the frames in the selected one, largest first, also those that are too narrow for the screen.
     fn draw_frames_in(&self, canvas: &mut Canvas, area: Rect, shown: &ShownFlame<'_>) {
         let theme = &self.ui.theme;
         let nodes = &shown.tree.nodes;
@@ -160,10 +169,10 @@ impl Scene<'_> {
         let count = node.count.map_or_else(|| format!("{DASH} buffers"), |n| plural(n, "buffer"));
         figures.push(count);
         let figures = figures.join("  ");
-        let width = figures.chars().count() as u16;
-        let name = area.width.saturating_sub(width + 2);
-        canvas.write_cut(area, 0, 1, name, &node.name, theme.title);
-        canvas.write_right(area, name + 2, 1, width, &figures, theme.text);
+        let room = area.width.saturating_sub(figures.chars().count() as u16 + 2);
+        canvas.write_cut(area, 0, 1, room, &node.name, theme.title);
+        let name = (node.name.chars().count()).min(room.into()) as u16;
+        canvas.write(area, name + 2, 1, &figures, theme.text);
         let place = match (node.place(), node.kind()) {
             (Some((file, Some(line))), _) => format!("{file}:{line}"),
             (Some((file, None)), _) => file.to_owned(),
@@ -206,6 +215,11 @@ fn describe_absence(moment: FlameMoment) -> &'static str {
     }
 }
 
+/// The file of a call, or else its name, by which it has its colour.
+fn file_of<'n>(node: &'n FlameNode<'_>) -> &'n str {
+    node.place().map_or(&*node.name, |(file, _)| file)
+}
+
 fn share_of(bytes: u64, whole: &FlameNode<'_>) -> String {
     percent((whole.bytes > 0).then(|| bytes as f64 / whole.bytes as f64))
 }
@@ -220,7 +234,8 @@ fn depth_below(shown: &ShownFlame<'_>) -> usize {
 impl Place {
     fn new(shown: &ShownFlame<'_>, area: Rect) -> Self {
         let levels = depth_below(shown);
-        let height = (usize::from(area.height) / levels).clamp(1, usize::from(MAX_HEIGHT)) as u16;
+        let high = usize::from(MAX_HEIGHT) * levels + usize::from(USUAL_LIST);
+        let height = if high <= usize::from(area.height) { MAX_HEIGHT } else { 1 };
         let rows = usize::from(area.height / height).min(levels);
         let nodes = &shown.tree.nodes;
         let selected = nodes[shown.selected].depth - nodes[shown.zoom].depth;
@@ -367,13 +382,14 @@ impl Drawing<'_, '_> {
 
     fn style(&self, canvas: &Canvas, node: Option<usize>, is_found: Option<bool>) -> Style {
         let theme = canvas.theme;
-        let Some(node) = node.map(|at| &self.shown.tree.nodes[at]) else { return theme.flame.not_found() };
+        let Some(node) = node.map(|at| &self.shown.tree.nodes[at]) else { return theme.flame.faint };
         match is_found {
+            _ if node.parent.is_none() => theme.flame.faint,
             Some(true) if self.plain => theme.title,
             Some(true) => theme.badge,
             Some(false) if self.plain => theme.faint,
-            Some(false) => theme.flame.not_found(),
-            None => theme.flame.of(node.kind(), node.place().map_or(&*node.name, |(file, _)| file)),
+            Some(false) => theme.flame.faint,
+            None => theme.flame.of(node.kind(), self.colours.get(file_of(node)).copied().unwrap_or(0)),
         }
     }
 }

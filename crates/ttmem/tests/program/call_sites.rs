@@ -242,7 +242,7 @@ fn flames_of_the_peak_and_since_a_mark_are_apart() {
     tracked.tracker.free(tracked.allocator, Space::Dram, 0x8_0000).unwrap();
     let (peak, errors) = flame("--at-peak", 0);
     assert_eq!(peak, format!("DRAM;{};unknown {}\n", tracked_name(&tracked), 130 * KIB));
-    assert!(errors.contains("ttmem did not follow then; use `ttmem run`"), "{errors}");
+    assert!(errors.contains("ttmem did not follow the process then: use `ttmem run`"), "{errors}");
 }
 
 /// The name and pid of a tracked process, as flames show it.

@@ -198,7 +198,7 @@ fn unknown_stacks_are_shown_as_unknown() {
     state.apply(Mono(5), events(1), mark(Mono(5)));
     let since = flame(&state, FlameMoment::Mark);
     assert_eq!((since.pools[0].bytes, since.pools[0].gap), (None, Some(FlameGap::NotListed)));
-    // A reader that came later knows only the size of the peak.
+    // A reader that starts later reads only the size of the peak.
     state.apply(Mono(6), events(1), Input::Peak { scope, space: Space::Dram, bytes: Some(5000) });
     let peak = flame(&state, FlameMoment::Peak);
     let pool = &peak.pools[0];

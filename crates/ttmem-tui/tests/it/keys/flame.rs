@@ -12,7 +12,8 @@ fn flame() -> Dashboard {
 
 /// The name of the selected frame, below the flame: before its figures.
 fn selected(dashboard: &mut Dashboard) -> String {
-    let row = dashboard.row(" buffers │");
+    let rows = dashboard.rows();
+    let row = rows.iter().find(|row| row.contains("% of ") && row.contains(" buffer")).unwrap();
     row.trim_start_matches('│').trim().split("  ").next().unwrap().to_owned()
 }
 
