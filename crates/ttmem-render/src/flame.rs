@@ -213,15 +213,17 @@ enum Child<'a> {
     Frame(u32),
 }
 
-/// Bytes of each space on the selected devices, as far as they are known, without spaces that have no buffers and no gaps.
-pub fn spaces(flame: &Flame, is_selected: impl Fn(u32) -> bool) -> Vec<(Space, u64)> {
-    let mut found: BTreeMap<Space, u64> = BTreeMap::new();
+/// Bytes of each space on the selected devices, without spaces that have no buffers and no gaps; `None`: unknown.
+pub fn spaces(flame: &Flame, is_selected: impl Fn(u32) -> bool) -> Vec<(Space, Option<u64>)> {
+    let mut found: BTreeMap<Space, Option<u64>> = BTreeMap::new();
     for pool in &flame.pools {
         let devices = selected_devices(pool, &is_selected);
-        if devices > 0 && (pool.gap.is_some() || !pool.stacks.is_empty()) {
-            let bytes = pool.stacks.iter().fold(0u64, |sum, stack| sum.saturating_add(stack.bytes));
-            let sum = found.entry(pool.space).or_default();
-            *sum = sum.saturating_add(bytes.saturating_mul(devices));
+        if devices == 0 || (pool.gap.is_none() && pool.stacks.is_empty()) {
+            continue;
+        }
+        let sum = found.entry(pool.space).or_default();
+        for stack in &pool.stacks {
+            *sum = Some(sum.unwrap_or(0).saturating_add(stack.bytes.saturating_mul(devices)));
         }
     }
     found.into_iter().collect()

@@ -49,8 +49,8 @@ impl FlameState {
 
 /// A flame as the screen shows it.
 pub(crate) struct ShownFlame<'a> {
-    /// Spaces with their bytes.
-    pub(crate) spaces: Vec<(Space, u64)>,
+    /// Spaces with their bytes, as far as they are known.
+    pub(crate) spaces: Vec<(Space, Option<u64>)>,
     pub(crate) tree: FlameTree<'a>,
     /// The node that takes the whole width.
     pub(crate) zoom: usize,

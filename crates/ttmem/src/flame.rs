@@ -28,12 +28,13 @@ pub(crate) fn run(args: &FlameArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     }
     let flame = snapshot.flame.take().context("the daemon is older than this ttmem: it sent no flame")?;
     let is_selected = |index| snapshot.devices.iter().any(|device| device.index == index);
-    let trees = trees(&flame, is_selected);
+    let mut trees = trees(&flame, is_selected);
     let gaps: Vec<_> = trees.iter().flat_map(|tree| tree.gaps.iter().copied()).collect();
     for note in describe_gaps(&gaps) {
         let _ = writeln!(io::stderr(), "ttmem: {note}");
     }
-    if trees.iter().all(|tree| tree.nodes.len() == 1) {
+    trees.retain(|tree| tree.nodes.len() > 1);
+    if trees.is_empty() {
         let _ = writeln!(io::stderr(), "ttmem: {}", describe_absence(flame.moment));
         return Ok(Exit::NothingFound);
     }

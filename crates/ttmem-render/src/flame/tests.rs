@@ -59,7 +59,8 @@ fn children_and_own_bytes_add_up_at_every_node() {
         assert_eq!(tree.nodes[0].bytes, expected);
         check(&tree);
         let all = spaces(&flame, is_selected);
-        assert_eq!(all.iter().find(|it| it.0 == Space::Dram).map_or(0, |it| it.1), expected);
+        let dram = all.iter().find(|it| it.0 == Space::Dram);
+        assert_eq!(dram.map_or(0, |it| it.1.unwrap()), expected);
     }
 }
 

@@ -65,8 +65,11 @@ impl Scene<'_> {
         self.draw_flame_head(canvas, head, Some(&shown));
         let gaps = describe_gaps(&shown.tree.gaps);
         let gaps: Vec<String> = gaps.iter().flat_map(|gap| wrap(gap, rest.width.into())).collect();
-        if shown.tree.nodes.len() == 1 && gaps.is_empty() {
+        if shown.tree.nodes.len() == 1 {
             canvas.write_paragraph(rest, 0, 0, describe_absence(ui.flame.moment), theme.faint);
+            for (y, gap) in (2..).zip(&gaps) {
+                canvas.write(rest, 0, y, gap, theme.warn);
+            }
             return;
         }
         let status_rows = STATUS_ROWS + gaps.len() as u16;
@@ -101,7 +104,8 @@ impl Scene<'_> {
         let (theme, moment) = (&self.ui.theme, self.ui.flame.moment);
         let mut x = 0;
         for &(space, bytes) in shown.iter().flat_map(|it| &it.spaces) {
-            let text = format!(" {} {} ", space_name(space), size(bytes));
+            let bytes = bytes.map_or_else(|| DASH.to_owned(), size);
+            let text = format!(" {} {bytes} ", space_name(space));
             let is_shown = shown.is_some_and(|it| it.tree.space == space);
             let begin = x;
             x = canvas.write(area, x, 0, &text, if is_shown { theme.selected } else { theme.text });
@@ -193,7 +197,7 @@ impl Scene<'_> {
             if callers.is_empty() { String::new() } else { format!("in {}", callers.join(" → ")) };
         canvas.write_cut(area, 0, 3, area.width, &cut_front(&callers, area.width.into()), theme.faint);
         for (y, gap) in (STATUS_ROWS..).zip(gaps) {
-            canvas.write_cut(area, 0, y, area.width, gap, theme.warn);
+            canvas.write(area, 0, y, gap, theme.warn);
         }
     }
 }

@@ -194,7 +194,11 @@ fn flames_add_up_to_the_devices_usage() {
     let frames = file["shared"]["frames"].as_array().unwrap();
     let line = frames.iter().find(|it| it["name"] == "model.py:42 (Layer.forward)").unwrap();
     assert_eq!((&line["file"], &line["line"]), (&MODEL.into(), &42.into()));
+    // What speedscope's schema requires of a sampled profile.
+    assert_eq!((&profile["type"], &profile["startValue"]), (&"sampled".into(), &0.into()));
     let stacks = profile["samples"].as_array().unwrap();
+    assert_eq!(stacks.len(), profile["weights"].as_array().unwrap().len());
+    assert!(frames.iter().all(|it| it["name"].is_string()));
     assert!(
         stacks
             .iter()
