@@ -98,8 +98,17 @@ fn start_shows_devices_and_quit_restores_the_terminal() {
 fn every_view_has_a_key() {
     let server = server();
     let terminal = start_top(&server, &[]);
-    let shows = ["Processes", "30s", "Sensors", "L1 of", "Buffers: 0", "Programs: 0", "Events, newest first"];
-    for view in [1, 2, 3, 4, 5, 6, 0] {
+    let shows = [
+        "Processes",
+        "30s",
+        "Sensors",
+        "L1 of",
+        "Buffers: 0",
+        "Programs: 0",
+        "Events, newest first",
+        "No buffers",
+    ];
+    for view in [1, 2, 3, 4, 5, 6, 7, 0] {
         terminal.send(&(view + 1).to_string());
         wait_for_view(&terminal, view);
         terminal.wait_for_text(shows[view]);
@@ -107,7 +116,7 @@ fn every_view_has_a_key() {
     terminal.send("\t");
     wait_for_view(&terminal, 1);
     terminal.send("\x1b[Z\x1b[Z");
-    wait_for_view(&terminal, 6);
+    wait_for_view(&terminal, 7);
     quit(terminal);
 }
 
