@@ -406,7 +406,7 @@ impl Ui {
     pub(crate) fn required_failure(&self, data: &Data) -> Option<FailureKey> {
         let Some(Popup::Details(Subject::Finding(key))) = &self.popup else { return None };
         let all = &data.snapshot.findings;
-        let wanted = failure_of(all.iter().find(|it| crate::lists::finding_key(it) == *key)?)?;
+        let wanted = FailureKey::of(all.iter().find(|it| crate::lists::finding_key(it) == *key)?)?;
         data.post_mortem.as_ref().is_none_or(|(read, _)| *read != wanted).then_some(wanted)
     }
 
@@ -497,9 +497,4 @@ impl Ui {
         self.popup_offset = self.popup_offset.min(layout.popup_rows);
         self.layout = layout;
     }
-}
-
-/// The failed allocation that a finding is about.
-pub(crate) fn failure_of(finding: &Finding) -> Option<FailureKey> {
-    Some(FailureKey { pid: finding.pid?, sequence: finding.failure.as_ref()?.sequence? })
 }

@@ -256,29 +256,43 @@ impl Drawing<'_, '_> {
         let mut left = vec![(zoom, 0u64)];
         while let Some((at, begin)) = left.pop() {
             let node = &nodes[at];
-            let is_selected = at == self.shown.selected;
             let (from, to) = (self.column(begin), self.column(begin.saturating_add(node.bytes)));
             // The shown node is there even if it has no bytes.
             let to = if at == zoom { self.place.area.width } else { to };
-            self.draw_cell(canvas, node.depth, from, to, Some(at), &node.name, is_selected);
             if let Some(area) = self.cell(node.depth, from, to) {
+                let is_found = self.found.as_ref().map(|found| found[at]);
+                self.draw_cell(canvas, area, Some(node), &node.name, at == self.shown.selected, is_found);
                 canvas.add_target(area, Target::Frame(at));
             }
             let mut begin = begin;
             for (n, &child) in node.children.iter().enumerate() {
                 if self.is_too_narrow(nodes[child].bytes) {
                     let rest = &node.children[n..];
-                    let bytes = rest.iter().fold(0u64, |sum, &it| sum.saturating_add(nodes[it].bytes));
-                    let (from, to) = (self.column(begin), self.column(begin.saturating_add(bytes)));
                     let is_selected = rest.iter().any(|it| selected.contains(it));
-                    let depth = node.depth + 1;
-                    self.draw_rest(canvas, depth, from, to, rest, is_selected);
+                    self.draw_rest(canvas, begin, rest, is_selected);
                     break;
                 }
                 left.push((child, begin));
                 begin = begin.saturating_add(nodes[child].bytes);
             }
         }
+    }
+
+    /// Draws frames that are too narrow as one.
+    fn draw_rest(&self, canvas: &mut Canvas, begin: u64, rest: &[usize], is_selected: bool) {
+        let tree = &self.shown.tree;
+        let bytes = rest.iter().fold(0u64, |sum, &at| sum.saturating_add(tree.nodes[at].bytes));
+        let (mut from, mut to) = (self.column(begin), self.column(begin.saturating_add(bytes)));
+        if is_selected {
+            // What is selected is on the screen, however narrow it is.
+            to = to.max(from + 1).min(self.place.area.width);
+            from = from.min(to.saturating_sub(1));
+        }
+        let Some(area) = self.cell(tree.nodes[rest[0]].depth, from, to) else { return };
+        let has_found = |found: &Vec<bool>| rest.iter().any(|&at| tree.below(at).iter().any(|&at| found[at]));
+        let is_found = self.found.as_ref().map(has_found);
+        self.draw_cell(canvas, area, None, &format!("{} more", rest.len()), is_selected, is_found);
+        canvas.add_target(area, Target::Frame(rest[0]));
     }
 
     /// The column of a number of bytes from the left edge.
@@ -294,26 +308,6 @@ impl Drawing<'_, '_> {
         u128::from(bytes) * u128::from(self.place.area.width) < u128::from(whole).max(1)
     }
 
-    /// Draws frames that are too narrow as one.
-    fn draw_rest(
-        &self,
-        canvas: &mut Canvas,
-        depth: usize,
-        from: u16,
-        to: u16,
-        rest: &[usize],
-        is_selected: bool,
-    ) {
-        let name = format!("{} more", rest.len());
-        // Frames that are selected are on the screen, however narrow they are.
-        let to = if is_selected { to.max(from + 1).min(self.place.area.width) } else { to };
-        let from = if is_selected { from.min(to.saturating_sub(1)) } else { from };
-        self.draw_cell(canvas, depth, from, to, None, &name, is_selected);
-        if let Some(area) = self.cell(depth, from, to) {
-            canvas.add_target(area, Target::Frame(rest[0]));
-        }
-    }
-
     /// The area of a frame, if it is on the screen.
     fn cell(&self, depth: usize, from: u16, to: u16) -> Option<Rect> {
         let Place { area, height, first, rows } = self.place;
@@ -322,19 +316,16 @@ impl Drawing<'_, '_> {
         is_shown.then(|| Rect { x: area.x + from, y: area.y + row as u16 * height, width: to - from, height })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a cell is its place and its content")]
+    /// Draws a frame, or several if `node` is absent.
     fn draw_cell(
         &self,
         canvas: &mut Canvas,
-        depth: usize,
-        from: u16,
-        to: u16,
-        node: Option<usize>,
+        area: Rect,
+        node: Option<&FlameNode<'_>>,
         name: &str,
         is_selected: bool,
+        is_found: Option<bool>,
     ) {
-        let Some(area) = self.cell(depth, from, to) else { return };
-        let is_found = node.and_then(|at| Some(self.found.as_ref()?[at]));
         let mut style = self.style(canvas, node, is_found);
         if is_selected {
             style = style.add_modifier(Modifier::REVERSED | Modifier::BOLD);
@@ -355,7 +346,6 @@ impl Drawing<'_, '_> {
             text.clear();
         }
         // Figures are whole or left out.
-        let node = node.map(|at| &self.shown.tree.nodes[at]);
         let sized = |it: &FlameNode<'_>| {
             let (size, share) = (size(it.bytes), share_of(it.bytes, &self.shown.tree.nodes[0]));
             [format!("{size}  {share}"), size]
@@ -384,16 +374,17 @@ impl Drawing<'_, '_> {
         }
     }
 
-    fn style(&self, canvas: &Canvas, node: Option<usize>, is_found: Option<bool>) -> Style {
+    fn style(&self, canvas: &Canvas, node: Option<&FlameNode<'_>>, is_found: Option<bool>) -> Style {
         let theme = canvas.theme;
-        let Some(node) = node.map(|at| &self.shown.tree.nodes[at]) else { return theme.flame.faint };
-        match is_found {
-            _ if node.parent.is_none() => theme.flame.faint,
-            Some(true) if self.plain => theme.title,
-            Some(true) => theme.badge,
-            Some(false) if self.plain => theme.faint,
-            Some(false) => theme.flame.faint,
-            None => theme.flame.of(node.kind(), self.colours.get(file_of(node)).copied().unwrap_or(0)),
+        match (is_found, node.filter(|node| node.parent.is_some())) {
+            (Some(true), _) if self.plain => theme.title,
+            (Some(true), _) => theme.badge,
+            (Some(false), _) if self.plain => theme.faint,
+            (Some(false), _) | (None, None) => theme.flame.faint,
+            (None, Some(node)) => {
+                let colour = self.colours.get(file_of(node)).copied().unwrap_or(0);
+                theme.flame.of(node.kind(), colour)
+            }
         }
     }
 }
