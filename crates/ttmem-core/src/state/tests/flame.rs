@@ -107,12 +107,14 @@ proptest! {
                 Step::Free { at } if live.contains_key(&at) => {
                     state.apply(now, events(1), free(Scope::Allocator(1), Some(Space::Dram), at * 100));
                     live.remove(&at);
-                    before_mark.iter_mut().for_each(|old| old.retain(|&it| it != at));
+                    if let Some(old) = &mut before_mark {
+                        old.retain(|&it| it != at);
+                    }
                 }
                 Step::Clear => {
                     state.apply(now, events(1), Input::AllocatorCleared(1));
                     live.clear();
-                    before_mark.iter_mut().for_each(Vec::clear);
+                    before_mark = before_mark.map(|_| Vec::new());
                 }
                 Step::Mark => {
                     state.apply(now, events(1), mark(now));
