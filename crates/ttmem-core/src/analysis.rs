@@ -11,6 +11,7 @@ mod core_map;
 mod cores;
 mod findings;
 mod fit;
+mod flame;
 mod footprint;
 mod free_space;
 mod leaks;

@@ -1,5 +1,6 @@
 //! Parts of a snapshot that are made only on request, because they cost.
 
+use crate::snapshot::FlameMoment;
 use crate::words::Space;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,9 @@ pub struct Detail {
     /// Call sites that leak.
     #[serde(skip_serializing_if = "is_default")]
     pub leaks: bool,
+    /// Buffers by the stacks that allocated them, at this moment.
+    #[serde(skip_serializing_if = "is_default")]
+    pub flame: Option<FlameMoment>,
     /// Each process's use of the host's CPU and memory, and its parent.
     #[serde(skip_serializing_if = "is_default")]
     pub host: bool,
@@ -73,6 +77,7 @@ impl Detail {
         blocks: None,
         sites: false,
         leaks: false,
+        flame: None,
         host: false,
     };
 }

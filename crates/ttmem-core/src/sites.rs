@@ -3,12 +3,16 @@
 //! A definition may be replaced later: the name of a native function or of a device operation is looked up after its first use. The
 //! names of all sites that depend on it are then derived again.
 
+mod frames;
+
 use crate::detail::BufferGrouping;
 use crate::input::{Frame, Site, SiteDefinition};
 use crate::snapshot::Origin;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_types::{Purpose, Tensor};
+
+pub(crate) use frames::UNKNOWN;
 
 /// What the sites of a group have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,20 +305,21 @@ impl Sites {
         label.or_else(|| Some(special_purpose(self.get(site)?)?.to_owned()))
     }
 
-    /// The frames of a site's stack, innermost first.
+    /// The frames of a site's stack as text, innermost first.
     fn stack(&self, site: u32) -> Vec<String> {
-        let mut described = Vec::new();
-        let mut next = self.get(site).map_or(0, |site| site.stack);
-        while let Some(stack) = self.stacks.get(&next) {
-            // A stack that contains itself would never end.
-            if described.len() >= MAX_STACK || stack.frames.is_empty() {
-                break;
-            }
-            described.extend(stack.frames.iter().filter_map(|&frame| self.describe_frame(frame)));
-            next = stack.parent;
-        }
-        described.truncate(MAX_STACK);
-        described
+        let stack = self.get(site).map_or(0, |site| site.stack);
+        let described = self.stack_frames(stack).filter_map(|frame| self.describe_frame(frame));
+        described.take(MAX_STACK).collect()
+    }
+
+    /// The numbers of the frames of a stack, innermost first.
+    fn stack_frames(&self, stack: u32) -> impl Iterator<Item = u32> {
+        let parts = std::iter::successors(self.stacks.get(&stack), |part| self.stacks.get(&part.parent));
+        // A stack that contains itself would never end.
+        parts
+            .take_while(|part| !part.frames.is_empty())
+            .take(MAX_STACK)
+            .flat_map(|part| part.frames.iter().copied())
     }
 }
 

@@ -12,6 +12,7 @@ mod cores;
 mod device;
 mod event;
 mod failure;
+mod flame;
 mod memory_event;
 mod process;
 mod program;
@@ -35,6 +36,7 @@ pub use event::{Event, EventKind, Finding};
 pub use failure::{
     FailedBank, Failure, FailureGap, FailureHolder, InTheWay, MakeRoom, OpenWith, PostMortem, Shortage,
 };
+pub use flame::{Flame, FlameGap, FlameMoment, FlamePool, FlameStack, Frame, FrameKind};
 pub use memory_event::{MemoryEvent, MemoryEventKind, Missed, ProgramLevel, Released};
 pub use process::{
     AllocatorSpace, AllocatorUsage, AuditResult, HostUsage, Mark, Process, ProcessUsage, Summary, Tracker,
@@ -87,6 +89,9 @@ pub struct Snapshot {
     /// Call sites that leak, largest first, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leaks: Option<Vec<Leak>>,
+    /// Buffers by the stacks that allocated them, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flame: Option<Flame>,
     /// How the snapshot was made.
     pub health: Health,
 }

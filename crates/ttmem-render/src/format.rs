@@ -179,7 +179,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 /// The replacement of a character in ASCII.
 pub fn to_ascii(c: char) -> char {
     match c {
-        '│' | '┃' => '|',
+        '│' | '┃' | '▏' => '|',
         '─' | '—' | '–' | '−' => '-',
         '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' | '╭' | '╮' | '╰' | '╯' => {
             '+'

@@ -18,6 +18,7 @@ pub mod docs;
 pub mod event;
 mod field;
 pub mod fit;
+pub mod flame;
 pub mod format;
 pub mod group;
 pub mod holder;

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use ttmem_core::snapshot::{Core, CoreAllocation, Device, History, PostMortem, Sample, SensorSample};
+use ttmem_core::snapshot::{
+    Core, CoreAllocation, Device, Finding, History, PostMortem, Sample, SensorSample,
+};
 use ttmem_core::{Detail, Snapshot};
 
 /// The fetched data, and when it arrived.
@@ -35,6 +37,13 @@ pub struct FailureKey {
     pub pid: u32,
     /// Number of the event.
     pub sequence: u64,
+}
+
+impl FailureKey {
+    /// The failed allocation that a finding is about.
+    pub(crate) fn of(finding: &Finding) -> Option<Self> {
+        Some(Self { pid: finding.pid?, sequence: finding.failure.as_ref()?.sequence? })
+    }
 }
 
 /// A time without snapshots.

@@ -39,6 +39,8 @@ pub(crate) enum Action {
     NextDevice,
     PreviousDevice,
     TightestCore,
+    Moment,
+    Space,
     Theme,
     Help,
     Settings,
@@ -123,7 +125,7 @@ impl Binding {
     }
 }
 
-const DEVICE_VIEWS: &[View] = &[View::Main, View::Charts, View::Telemetry, View::Map];
+const DEVICE_VIEWS: &[View] = &[View::Main, View::Charts, View::Telemetry, View::Map, View::Flame];
 const FILTER_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events];
 const SORT_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs];
 
@@ -136,13 +138,14 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[key('5')], Action::View(View::Buffers), "5", "live allocations", ""),
     bind(&[key('6')], Action::View(View::Programs), "6", "programs and traces", ""),
     bind(&[key('7')], Action::View(View::Events), "7", "findings and events", ""),
+    bind(&[key('8')], Action::View(View::Flame), "8", "flame: memory by the calls that allocated it", ""),
     bind(&[code(KeyCode::Tab)], Action::NextView, "Tab", "next view (Shift-Tab: previous view)", ""),
     bind(&[code(KeyCode::BackTab)], Action::PreviousView, "", "", ""),
     bind(
         &[code(KeyCode::Up)],
         Action::Up,
         "arrows",
-        "move; left and right: other list, other device, or on the map other core",
+        "move; left and right: other list, other device, other core, other frame",
         "",
     ),
     bind(&[code(KeyCode::Down)], Action::Down, "", "", ""),
@@ -160,16 +163,17 @@ pub(crate) const BINDINGS: &[Binding] = &[
         &[code(KeyCode::Enter)],
         Action::Open,
         "Enter",
-        "details; charts: one device only; grouped buffers: open the group",
+        "details; charts: one device only; grouped buffers: open the group; flame: zoom",
         "details",
     )
     .only_in(&[View::Main, View::Telemetry, View::Map, View::Buffers, View::Programs, View::Events]),
     bind(&[code(KeyCode::Enter)], Action::Open, "", "", "one device").only_in(&[View::Charts]),
+    bind(&[code(KeyCode::Enter)], Action::Open, "", "", "zoom").only_in(&[View::Flame]),
     bind(
         &[code(KeyCode::Esc), code(KeyCode::Backspace)],
         Action::Back,
         "Esc",
-        "back, or clear the filter",
+        "back, zoom out, or clear the filter",
         "",
     ),
     bind(
@@ -180,6 +184,14 @@ pub(crate) const BINDINGS: &[Binding] = &[
         "filter",
     )
     .only_in(FILTER_VIEWS),
+    bind(
+        &[key('/'), function(4)],
+        Action::Filter,
+        "/ F4",
+        "flame: mark frames that contain every word, with their share",
+        "search",
+    )
+    .only_in(&[View::Flame]),
     bind(&[key('s'), function(6)], Action::Sort, "s F6", "sort (or click a column header)", "sort")
         .only_in(SORT_VIEWS),
     bind(&[key('I')], Action::Reverse, "I", "reverse the sort order", "").only_in(SORT_VIEWS),
@@ -214,6 +226,9 @@ pub(crate) const BINDINGS: &[Binding] = &[
         "smallest gap",
     )
     .only_in(&[View::Map]),
+    bind(&[key('m')], Action::Moment, "m", "flame: live, at the peak, or since the last mark", "moment")
+        .only_in(&[View::Flame]),
+    bind(&[key('s')], Action::Space, "s", "flame: next space", "space").only_in(&[View::Flame]),
     bind(&[key(']')], Action::NextDevice, "[ ]", "previous device, next device", "device")
         .only_in(DEVICE_VIEWS),
     bind(&[key('[')], Action::PreviousDevice, "", "", "").only_in(DEVICE_VIEWS),

@@ -12,6 +12,7 @@
 
 mod canvas;
 mod data;
+mod flame;
 mod growth;
 mod keys;
 mod lists;

@@ -1,7 +1,10 @@
 //! Colours by meaning. A theme is a palette, adapted to the number of colours of the terminal. Without colours, bold,
 //! faint and reversed text make the differences.
 
+mod flame;
+
 use crate::data::Series;
+pub(crate) use flame::{FlameStyles, colours as flame_colours};
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 use ttmem_core::snapshot::{CoreClass, Severity, Tracking};
@@ -214,6 +217,8 @@ pub struct Theme {
     kernel: Style,
     reserved: Style,
     heat: [Style; 6],
+    /// Frames of flames.
+    pub(crate) flame: FlameStyles,
 }
 
 impl Theme {
@@ -261,6 +266,7 @@ impl Theme {
             kernel: fore(palette.kernel),
             reserved: fore(palette.reserved),
             heat: palette.heat.map(|ink| fore(on_heat).bg(ink.at(depth))),
+            flame: FlameStyles::new(name, depth),
         }
     }
 
@@ -294,6 +300,7 @@ impl Theme {
             kernel: plain,
             reserved: faint,
             heat: [faint, plain, plain, bold, bold, reversed],
+            flame: FlameStyles::mono(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
 use crate::data::{Data, FailureKey};
+use crate::flame::FlameState;
 use crate::growth::Growth;
 use crate::settings::Settings;
 use crate::table::SortOrder;
@@ -8,7 +9,8 @@ use crate::theme::{ColourDepth, Theme};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use ttmem_core::detail::{BufferGrouping, BufferQuery, CoreQuery, ProgramQuery};
-use ttmem_core::snapshot::{Device, Finding};
+use ttmem_core::snapshot::{Device, Finding, FlameMoment};
+use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
 
 /// A view of the dashboard. The order is that of the number keys.
@@ -29,12 +31,22 @@ pub enum View {
     Programs,
     /// Findings and events.
     Events,
+    /// Memory by the calls that allocated it.
+    Flame,
 }
 
 impl View {
     /// All views.
-    pub const ALL: [Self; 7] =
-        [Self::Main, Self::Charts, Self::Telemetry, Self::Map, Self::Buffers, Self::Programs, Self::Events];
+    pub const ALL: [Self; 8] = [
+        Self::Main,
+        Self::Charts,
+        Self::Telemetry,
+        Self::Map,
+        Self::Buffers,
+        Self::Programs,
+        Self::Events,
+        Self::Flame,
+    ];
 
     /// The title in its tab.
     pub fn title(self) -> &'static str {
@@ -46,6 +58,7 @@ impl View {
             Self::Buffers => "Buffers",
             Self::Programs => "Programs",
             Self::Events => "Events",
+            Self::Flame => "Flame",
         }
     }
 
@@ -59,6 +72,7 @@ impl View {
             Self::Buffers => "buffers",
             Self::Programs => "programs",
             Self::Events => "events",
+            Self::Flame => "flame",
         }
     }
 
@@ -140,6 +154,9 @@ pub(crate) enum Target {
     Header(List, &'static str),
     List(List),
     Core(u8, u8),
+    Frame(usize),
+    FlameSpace(Space),
+    FlameMoment(FlameMoment),
     Choice(usize),
     /// A popup, outside its choices.
     Popup,
@@ -250,6 +267,7 @@ pub struct Ui {
     pub(crate) sensors: bool,
     /// Charts show the selected device instead of all devices.
     pub(crate) single: bool,
+    pub(crate) flame: FlameState,
     pub(crate) group: Option<BufferGrouping>,
     /// The groups when the view of buffers was opened.
     pub(crate) growth: Growth,
@@ -308,6 +326,7 @@ impl Ui {
             scaled: false,
             sensors: false,
             single: false,
+            flame: FlameState::default(),
             group: None,
             growth: Growth::default(),
             opened_from: None,
@@ -337,7 +356,7 @@ impl Ui {
         match self.view {
             View::Main => &[List::Processes, List::Devices],
             View::Charts | View::Telemetry => &[List::Devices],
-            View::Map => &[],
+            View::Map | View::Flame => &[],
             View::Buffers => &[List::Buffers],
             View::Programs => &[List::Programs],
             View::Events => &[List::Events, List::Findings],
@@ -374,6 +393,7 @@ impl Ui {
             View::Buffers => detail.buffers = Some(self.buffer_query()),
             View::Programs => detail.program_list = Some(self.program_query()),
             View::Events => detail.events = true,
+            View::Flame => detail.flame = Some(self.flame.moment),
             View::Charts | View::Telemetry => {}
         }
         if let Some(Popup::Details(Subject::Process(key))) = &self.popup {
@@ -386,7 +406,7 @@ impl Ui {
     pub(crate) fn required_failure(&self, data: &Data) -> Option<FailureKey> {
         let Some(Popup::Details(Subject::Finding(key))) = &self.popup else { return None };
         let all = &data.snapshot.findings;
-        let wanted = failure_of(all.iter().find(|it| crate::lists::finding_key(it) == *key)?)?;
+        let wanted = FailureKey::of(all.iter().find(|it| crate::lists::finding_key(it) == *key)?)?;
         data.post_mortem.as_ref().is_none_or(|(read, _)| *read != wanted).then_some(wanted)
     }
 
@@ -477,9 +497,4 @@ impl Ui {
         self.popup_offset = self.popup_offset.min(layout.popup_rows);
         self.layout = layout;
     }
-}
-
-/// The failed allocation that a finding is about.
-pub(crate) fn failure_of(finding: &Finding) -> Option<FailureKey> {
-    Some(FailureKey { pid: finding.pid?, sequence: finding.failure.as_ref()?.sequence? })
 }

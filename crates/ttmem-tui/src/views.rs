@@ -5,6 +5,7 @@ mod buffers;
 mod charts;
 mod details;
 mod events;
+mod flame;
 mod main_view;
 mod map;
 mod menus;
@@ -75,6 +76,7 @@ pub fn view(data: &Data, ui: &Ui, now: Now, buffer: &mut Buffer) -> ScreenLayout
             View::Buffers => scene.draw_buffers(&mut canvas, body),
             View::Programs => scene.draw_programs(&mut canvas, body),
             View::Events => scene.draw_events(&mut canvas, body),
+            View::Flame => scene.draw_flame(&mut canvas, body),
         }
         if scene.is_stale() {
             // The last figures stay, but faint.
@@ -171,13 +173,16 @@ impl Scene<'_> {
     fn draw_tabs(&self, canvas: &mut Canvas, area: Rect) {
         let theme = &self.ui.theme;
         let mut x = 1;
+        // On the narrowest screens there is one space between two tabs.
+        let needed: usize = View::ALL.into_iter().map(|view| view.title().len() + 4).sum();
+        let end = if needed < usize::from(area.width) { " " } else { "" };
         for (n, view) in View::ALL.into_iter().enumerate() {
             let begin = x;
             let is_selected = view == self.ui.view;
             let name = if is_selected { theme.selected } else { theme.faint };
             let digit = if is_selected { theme.selected } else { theme.accent };
             x = canvas.write(area, x, 0, &format!(" {}", n + 1), digit);
-            x = canvas.write(area, x, 0, &format!(" {} ", view.title()), name);
+            x = canvas.write(area, x, 0, &format!(" {}{end}", view.title()), name);
             let tab = Rect { x: area.x + begin, width: x - begin, ..area };
             canvas.add_target(tab, Target::View(view));
         }
@@ -219,7 +224,8 @@ impl Scene<'_> {
     fn draw_bottom_line(&self, canvas: &mut Canvas, area: Rect) {
         let theme = &self.ui.theme;
         if let Some(line) = &self.ui.editing {
-            let x = canvas.write(area, 1, 0, "filter: ", theme.accent);
+            let label = if self.ui.view == View::Flame { "search: " } else { "filter: " };
+            let x = canvas.write(area, 1, 0, label, theme.accent);
             // Of a long filter the end is shown, where the cursor is.
             let room = usize::from(area.width.saturating_sub(x + 30));
             let hidden = line.chars().count().saturating_sub(room);

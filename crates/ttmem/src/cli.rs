@@ -18,6 +18,7 @@ pub(crate) use parse::parse;
 pub(crate) use serve::ServeArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use ttmem_core::snapshot::FlameMoment;
 use ttmem_reader::ReaderOptions;
 use ttmem_sources::SourceConfig;
 
@@ -94,7 +95,7 @@ Keys of the dashboard: 1 main, 2 charts, 3 telemetry, q quit, ? all keys.
 pub(crate) enum Command {
     /// Show the dashboard: live memory by device, process, buffer and core.
     ///
-    /// Keys: 1 to 7 change the view, ? lists all keys, q quits. F12 saves settings to `$XDG_CONFIG_HOME/ttmem/config.toml`.
+    /// Keys: 1 to 8 change the view, ? lists all keys, q quits. F12 saves settings to `$XDG_CONFIG_HOME/ttmem/config.toml`.
     Top(TopArgs),
     /// Run a program with the agent, which tracks every buffer of an unmodified ttnn.
     ///
@@ -156,12 +157,12 @@ pub(crate) enum Command {
     /// What a peak consisted of is known where ttmem followed the process then: with `ttmem run`, the daemon, or the dashboard.
     #[command(after_help = "Examples:\n  ttmem peak\n  ttmem peak 4242\n  ttmem peak --json")]
     Peak(PeakArgs),
-    /// Write live buffers by the calls that allocated them, for flame graphs.
+    /// Write buffers by the calls that allocated them, for flame graphs: live, at the peak, or since the last mark.
     ///
     /// The output is collapsed stacks, one in each line with its bytes, which flamegraph.pl, speedscope and Perfetto read; or, with -o FILE.json,
     /// a file for speedscope with one profile for each space. `ttmem run --stacks` records whole stacks.
     #[command(
-        after_help = "Examples:\n  ttmem flame -o flame.json\n  ttmem flame --pid 4242 -d 0 > stacks.txt"
+        after_help = "Examples:\n  ttmem flame -o flame.json\n  ttmem flame --at-peak --pid 4242 -o peak.json\n  ttmem flame --since-mark -d 0 > stacks.txt"
     )]
     Flame(FlameArgs),
     /// Show which lines of code leak: whose buffers only grow from step to step.
@@ -468,6 +469,12 @@ pub(crate) struct FlameArgs {
     /// Format [default: speedscope if FILE ends with .json, else collapsed].
     #[arg(long, value_enum)]
     format: Option<FlameFormat>,
+    /// The buffers when the memory of each process in a space was largest.
+    #[arg(long, conflicts_with = "since_mark")]
+    at_peak: bool,
+    /// Live buffers that each process allocated since its last mark, such as the end of a step.
+    #[arg(long)]
+    since_mark: bool,
     #[command(flatten)]
     pub(crate) filter: Filter,
     /// Read one segment, also a crash segment.
@@ -484,6 +491,14 @@ impl FlameArgs {
             FlameFormat::Collapsed
         };
         self.format.unwrap_or(of_file)
+    }
+
+    pub(crate) fn moment(&self) -> FlameMoment {
+        match (self.at_peak, self.since_mark) {
+            (true, _) => FlameMoment::Peak,
+            (_, true) => FlameMoment::Mark,
+            _ => FlameMoment::Live,
+        }
     }
 }
 

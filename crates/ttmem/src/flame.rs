@@ -1,103 +1,80 @@
-//! `ttmem flame`: live buffers by the calls that allocated them, as collapsed stacks or for speedscope.
+//! `ttmem flame`: buffers by the calls that allocated them, as collapsed stacks or for speedscope.
 
 use crate::cli::{FlameArgs, FlameFormat, Sockets};
-use crate::listing::{describe_unlisted, fetch_allocations, filter_allocations};
+use crate::listing::describe_unlisted;
 use crate::source::{answer_or_report, open_source};
 use crate::{Exit, print, show};
 use anyhow::Context as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use ttmem_core::snapshot::Allocation;
-use ttmem_core::words::Space;
-use ttmem_core::{Detail, Snapshot};
+use ttmem_core::Detail;
+use ttmem_core::snapshot::{Flame, FlameMoment};
 use ttmem_reader::Reader;
+use ttmem_render::flame::{FlameNode, FlameTree, describe_gaps, space_name, spaces};
 use ttmem_render::format::sanitize;
-use ttmem_render::site::special_purpose;
-
-/// A frame: its name, and its file and line if they are known.
-type Frame = (String, Option<(String, Option<u32>)>);
-
-/// Bytes of each stack, outermost frame first, by space.
-type Stacks = BTreeMap<Space, BTreeMap<Vec<Frame>, u64>>;
 
 pub(crate) fn run(args: &FlameArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {
         Some(file) => Reader::of_segment(file)?,
         None => open_source(sockets, false, false)?,
     };
-    let Some(mut dump) = fetch_allocations(&mut source)? else { return Ok(Exit::NoDaemon) };
-    let Some(snapshot) = answer_or_report(source.snapshot(&Detail::NONE))? else {
-        return Ok(Exit::NoDaemon);
-    };
-    let snapshot = show::apply_filter(snapshot, &args.filter)?;
-    filter_allocations(&mut dump, &snapshot, &args.filter);
+    let detail = Detail { flame: Some(args.moment()), ..Detail::NONE };
+    let Some(snapshot) = answer_or_report(source.snapshot(&detail))? else { return Ok(Exit::NoDaemon) };
+    let mut snapshot = show::apply_filter(snapshot, &args.filter)?;
     if let Some(note) = describe_unlisted(&snapshot) {
         let _ = writeln!(io::stderr(), "ttmem: {note}");
     }
-    let stacks = add_up(&dump.allocations, &snapshot);
-    if stacks.is_empty() {
-        let _ =
-            writeln!(io::stderr(), "ttmem: no buffers are allocated; start programs with `ttmem run -- CMD`");
+    let flame = snapshot.flame.take().context("the daemon is older than this ttmem: it sent no flame")?;
+    let is_selected = |index| snapshot.devices.iter().any(|device| device.index == index);
+    let mut trees = trees(&flame, is_selected);
+    let gaps: Vec<_> = trees.iter().flat_map(|tree| tree.gaps.iter().copied()).collect();
+    for note in describe_gaps(&gaps) {
+        let _ = writeln!(io::stderr(), "ttmem: {note}");
+    }
+    trees.retain(|tree| tree.nodes.len() > 1);
+    if trees.is_empty() {
+        let _ = writeln!(io::stderr(), "ttmem: {}", describe_absence(flame.moment));
         return Ok(Exit::NothingFound);
     }
     let text = match args.format() {
-        FlameFormat::Collapsed => collapsed(&stacks),
-        FlameFormat::Speedscope => speedscope(&stacks)? + "\n",
+        FlameFormat::Collapsed => collapsed(&trees),
+        FlameFormat::Speedscope => format!("{}\n", speedscope(&trees)),
     };
     let Some(path) = &args.output else { return print(text.as_bytes()) };
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Exit::Done)
 }
 
-fn add_up(allocations: &[Allocation], snapshot: &Snapshot) -> Stacks {
-    let mut stacks = Stacks::new();
-    for allocation in allocations.iter().filter(|it| !it.space.is_program()) {
-        // On those devices that are selected.
-        let devices = snapshot.devices.iter().filter(|it| allocation.devices.contains(&it.id)).count().max(1);
-        let bytes = allocation.allocated_bytes.unwrap_or(allocation.requested_bytes);
-        let sum =
-            stacks.entry(allocation.space).or_default().entry(frames(allocation, snapshot)).or_default();
-        *sum = sum.saturating_add(bytes.saturating_mul(devices as u64));
-    }
-    stacks
+fn trees(flame: &Flame, is_selected: impl Fn(u32) -> bool) -> Vec<FlameTree<'_>> {
+    let spaces = spaces(flame, &is_selected).into_iter();
+    spaces.map(|(space, _)| FlameTree::new(flame, space, &is_selected)).collect()
 }
 
-/// The frames of an allocation: process, calls, operation, tensor.
-fn frames(allocation: &Allocation, snapshot: &Snapshot) -> Vec<Frame> {
-    let origin = &allocation.origin;
-    let mut all = vec![(describe_process(allocation, snapshot), None)];
-    let place = origin.file.clone().map(|file| (file, origin.line));
-    let calls = origin.stack.iter().rev().map(|call| (call.clone(), None));
-    all.extend(calls);
-    match (origin.stack.is_empty(), all.last_mut()) {
-        // The innermost call is the line itself.
-        (false, Some(innermost)) => innermost.1 = place,
-        _ => all.push((allocation.site_name.clone().unwrap_or_else(|| "unknown".to_owned()), place)),
+fn describe_absence(moment: FlameMoment) -> &'static str {
+    match moment {
+        FlameMoment::Live => "no buffers are allocated; start programs with `ttmem run -- CMD`",
+        FlameMoment::Peak => "no process has allocated a buffer; start programs with `ttmem run -- CMD`",
+        FlameMoment::Mark => "no live buffers were allocated since a mark",
     }
-    let op = origin.op.clone().filter(|op| Some(op) != allocation.site_name.as_ref());
-    let what = special_purpose(origin.purpose).map(str::to_owned).or_else(|| origin.tensor.clone());
-    all.extend([op, what].into_iter().flatten().map(|name| (name, None)));
-    all
 }
 
-fn describe_process(allocation: &Allocation, snapshot: &Snapshot) -> String {
-    let key = (allocation.pid, allocation.reported_pid);
-    let process = snapshot.processes.iter().find(|it| (it.pid, it.reported_pid) == key);
-    let name = process.and_then(|it| it.name.as_deref()).unwrap_or("unknown");
-    allocation.pid.map_or_else(|| name.to_owned(), |pid| format!("{name} (pid {pid})"))
+/// The nodes that have buffers of their own, each with the nodes from the process to it.
+fn stacks<'t>(tree: &'t FlameTree<'_>) -> impl Iterator<Item = (Vec<&'t FlameNode<'t>>, u64)> {
+    let own = tree.below(0).into_iter().filter(|&at| tree.nodes[at].has_own);
+    own.map(|at| (tree.path(at).into_iter().map(|at| &tree.nodes[at]).collect(), tree.nodes[at].own_bytes))
 }
 
 /// One line for each stack: frames, outermost first, and bytes. The space is the first frame.
-fn collapsed(stacks: &Stacks) -> String {
+fn collapsed(trees: &[FlameTree<'_>]) -> String {
     let mut text = String::new();
-    for (space, stacks) in stacks {
-        for (frames, bytes) in stacks {
-            text.push_str(space.title());
-            for (name, _) in frames {
+    for tree in trees {
+        for (nodes, bytes) in stacks(tree) {
+            text.push_str(space_name(tree.space));
+            for node in nodes {
                 // These separate frames and lines.
-                let _ = write!(text, ";{}", sanitize(name).replace(';', ","));
+                let _ = write!(text, ";{}", sanitize(&node.name).replace(';', ","));
             }
             let _ = writeln!(text, " {bytes}");
         }
@@ -106,42 +83,48 @@ fn collapsed(stacks: &Stacks) -> String {
 }
 
 /// The file format of speedscope: a profile for each space.
-fn speedscope(stacks: &Stacks) -> serde_json::Result<String> {
-    let mut numbers: BTreeMap<&Frame, usize> = BTreeMap::new();
+fn speedscope(trees: &[FlameTree<'_>]) -> Value {
+    let mut numbers = BTreeMap::new();
     let mut frames = Vec::new();
-    for frame in stacks.values().flat_map(BTreeMap::keys).flatten() {
-        numbers.entry(frame).or_insert_with(|| {
-            let (name, place) = frame;
-            let mut described = json!({ "name": sanitize(name) });
-            if let Some((file, line)) = place {
-                described["file"] = json!(sanitize(file));
-                if let Some(line) = line {
-                    described["line"] = json!(line);
-                }
-            }
-            frames.push(described);
-            frames.len() - 1
-        });
-    }
-    let profile = |(space, stacks): (&Space, &BTreeMap<Vec<Frame>, u64>)| {
-        let samples: Vec<Vec<usize>> =
-            stacks.keys().map(|stack| stack.iter().map(|frame| numbers[frame]).collect()).collect();
-        let total: u64 = stacks.values().copied().fold(0, u64::saturating_add);
-        json!({
+    let mut profiles = Vec::new();
+    for tree in trees {
+        let (mut samples, mut weights) = (Vec::new(), Vec::new());
+        for (nodes, bytes) in stacks(tree) {
+            let numbered = nodes.into_iter().map(|node| {
+                *numbers.entry(node.key()).or_insert_with(|| {
+                    frames.push(frame(node));
+                    frames.len() - 1
+                })
+            });
+            samples.push(numbered.collect::<Vec<usize>>());
+            weights.push(bytes);
+        }
+        profiles.push(json!({
             "type": "sampled",
-            "name": space.title(),
+            "name": space_name(tree.space),
             "unit": "bytes",
             "startValue": 0,
-            "endValue": total,
+            "endValue": tree.nodes[0].bytes,
             "samples": samples,
-            "weights": stacks.values().collect::<Vec<_>>(),
-        })
-    };
-    serde_json::to_string(&json!({
+            "weights": weights,
+        }));
+    }
+    json!({
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": "device memory",
         "exporter": concat!("ttmem ", env!("CARGO_PKG_VERSION")),
         "shared": { "frames": frames },
-        "profiles": stacks.iter().map(profile).collect::<Vec<_>>(),
-    }))
+        "profiles": profiles,
+    })
+}
+
+fn frame(node: &FlameNode<'_>) -> Value {
+    let mut described = json!({ "name": sanitize(&node.name) });
+    if let Some((file, line)) = node.place() {
+        described["file"] = json!(sanitize(file));
+        if let Some(line) = line {
+            described["line"] = json!(line);
+        }
+    }
+    described
 }

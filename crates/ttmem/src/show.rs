@@ -185,6 +185,8 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         let indexes: Vec<u32> = snapshot.devices.iter().map(|device| device.index).collect();
         let sites = snapshot.sites.iter_mut();
         sites.for_each(|sites| sites.retain(|it| it.indexes.iter().any(|index| indexes.contains(index))));
+        let flame = snapshot.flame.iter_mut();
+        flame.for_each(|it| it.pools.retain(|of| of.indexes.iter().any(|index| indexes.contains(index))));
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| ids.contains(id)));
         events.retain(|it| it.device.as_ref().is_none_or(|id| ids.contains(id)));
     }
@@ -194,6 +196,7 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
         snapshot.block_maps.iter_mut().for_each(|maps| maps.retain(|it| pids.contains(&it.pid)));
         snapshot.sites.iter_mut().for_each(|sites| sites.retain(|it| pids.contains(&it.pid)));
+        snapshot.flame.iter_mut().for_each(|it| it.pools.retain(|of| pids.contains(&of.pid)));
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
         events.retain(|it| it.pid.is_none() || pids.contains(&it.pid));
     }
@@ -205,6 +208,7 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         );
         snapshot.block_maps.iter_mut().for_each(|maps| maps.retain(|it| it.pid == Some(pid)));
         snapshot.sites.iter_mut().for_each(|sites| sites.retain(|it| it.pid == Some(pid)));
+        snapshot.flame.iter_mut().for_each(|it| it.pools.retain(|of| of.pid == Some(pid)));
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
         events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }

@@ -1304,6 +1304,70 @@ class Leak(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Frame(Record):
+    """A frame of a stack."""
+
+    kind: str
+    """Kind of frame."""
+    name: str
+    """Name: ``model.py:42 (forward)``, ``ttnn.matmul``."""
+    file: str | None
+    """Path of the file."""
+    line: int | None
+    """Line of the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlameStack(Record):
+    """Buffers that one stack allocated."""
+
+    frames: tuple[int, ...]
+    """Positions of its frames in ``Flame.frames``, outermost first."""
+    count: int | None
+    """Number of buffers; ``None``: unknown."""
+    bytes: int
+    """Bytes per device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlamePool(Record):
+    """Buffers of one process on some devices in one space."""
+
+    pid: int | None
+    """As ``Process.pid``."""
+    reported_pid: int | None
+    """As ``Process.reported_pid``."""
+    process_name: str | None
+    """As ``Process.name``."""
+    indexes: tuple[int, ...]
+    """``Device.index``es that hold them."""
+    space: str
+    """Memory space."""
+    bytes: int | None
+    """Allocated bytes per device, else requested bytes: the sum of the stacks; ``None``: unknown, see
+    ``gap``.
+    """
+    at: datetime | None
+    """When the peak was, or the mark."""
+    gap: str | None
+    """Why the stacks are unknown or not complete."""
+    stacks: tuple[FlameStack, ...]
+    """The stacks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flame(Record):
+    """Buffers by the stacks that allocated them, at one moment."""
+
+    moment: str
+    """Which buffers."""
+    frames: tuple[Frame, ...]
+    """Frames of the stacks, each once. A stack has their positions in this list."""
+    pools: tuple[FlamePool, ...]
+    """Buffers of each process, by devices and space."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Skipped(Record):
     """A file that was not read, and why."""
 
@@ -1369,5 +1433,7 @@ class Snapshot(Record):
     """Usage of buffers by process, devices, space, call site and operation, largest first, on request."""
     leaks: tuple[Leak, ...] | None
     """Call sites that leak, largest first, on request."""
+    flame: Flame | None
+    """Buffers by the stacks that allocated them, on request."""
     health: Health
     """How the snapshot was made."""

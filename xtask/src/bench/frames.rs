@@ -7,6 +7,7 @@ use ttmem_core::input::{
     Alloc, Allocator, Banks, Extent, Free, Input, Process, Program, Site, SiteDefinition,
 };
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
+use ttmem_core::snapshot::FlameMoment;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Detail};
 
@@ -191,6 +192,7 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
         ("far by site", None, with(by_site)),
         ("with words", None, with(worded)),
         ("in groups", None, with(grouped)),
+        ("flame", None, Detail { flame: Some(FlameMoment::Live), ..brief.clone() }),
     ];
     let mut figures = Vec::new();
     for chips_each in [2, CHIPS] {

@@ -25,7 +25,10 @@ impl Writer {
         if let Some(segment) = &self.segment {
             publish::replace(segment.mark(), &record.to_words());
         }
-        Ok(self.finish())
+        let sequence = self.finish();
+        // What is allocated from now on is later than the mark, however slowly the clock runs.
+        self.clock.advance();
+        Ok(sequence)
     }
 
     /// Records an allocation: a buffer, or program memory. `record` lacks its sequence, time and slot.

@@ -195,9 +195,13 @@ fn requested_bytes(pool: &Pool) -> u64 {
 }
 
 /// What a pool's allocator charges, else what was requested.
-fn used_bytes(pool: &Pool) -> u64 {
-    let charged = pool.key.basis == Basis::Exact && pool.totals.uncharged == 0;
-    if charged { pool.totals.allocated } else { requested_bytes(pool) }
+pub(super) fn used_bytes(pool: &Pool) -> u64 {
+    if is_charged(pool) { pool.totals.allocated } else { requested_bytes(pool) }
+}
+
+/// Whether it is known what the allocator charges for every buffer of a pool.
+pub(super) fn is_charged(pool: &Pool) -> bool {
+    pool.key.basis == Basis::Exact && pool.totals.uncharged == 0
 }
 
 impl Usage {

@@ -114,6 +114,7 @@ impl Figures<'_> {
             block_maps: detail.blocks.as_ref().map(|query| self.block_maps(query)),
             sites: detail.sites.then(|| self.site_usages()),
             leaks: detail.leaks.then(|| self.leaks(clock)),
+            flame: detail.flame.map(|moment| self.flame(moment, clock)),
             health: Health {
                 source: "local".into(),
                 live_records: self.state.ledger.live() as u64,

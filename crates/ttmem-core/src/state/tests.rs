@@ -1,6 +1,7 @@
 mod analysis;
 mod blocks;
 mod event_log;
+mod flame;
 mod kernels;
 mod keyframe;
 mod l1_total;

@@ -6,6 +6,7 @@ use super::filter::filtered_list;
 use super::open::{go_back, open_selected};
 use super::popup::open_signal_menu;
 use crate::data::Data;
+use crate::flame;
 use crate::growth::Growth;
 use crate::keys::Action;
 use crate::lists;
@@ -33,12 +34,15 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
         Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::First | Action::Last => {
             if ui.view == View::Map {
                 move_selection(ui, data, action);
+            } else if ui.view == View::Flame {
+                flame::move_selection(ui, snapshot, action);
             } else if let Some(list) = ui.focused_list() {
                 move_in_list(ui, snapshot, list, action);
             }
         }
         Action::Left | Action::Right => match ui.view {
             View::Map => move_selection(ui, data, action),
+            View::Flame => flame::move_selection(ui, snapshot, action),
             View::Charts => {
                 let step = if action == Action::Right { Action::NextDevice } else { Action::PreviousDevice };
                 run_action(ui, data, now_ms, step, effects);
@@ -49,11 +53,17 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
                 }
             }
         },
+        // The first key selects one device instead of all.
+        Action::NextDevice | Action::PreviousDevice if ui.view == View::Flame && !ui.single => {
+            ui.single = true;
+        }
         Action::NextDevice | Action::PreviousDevice => step_device(ui, snapshot, action),
         Action::Open => open_selected(ui, data),
         Action::Back => go_back(ui, data, now_ms),
         Action::Filter => {
-            if let Some(list) = filtered_list(ui) {
+            if ui.view == View::Flame {
+                ui.editing = Some(ui.flame.search.clone());
+            } else if let Some(list) = filtered_list(ui) {
                 ui.editing = Some(ui.list_state(list).filter.clone());
             }
         }
@@ -114,6 +124,8 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
         Action::Scale => ui.scaled = !ui.scaled,
         Action::Sensors => ui.sensors = !ui.sensors,
         Action::TightestCore => ui.core = None,
+        Action::Moment => ui.flame.next_moment(),
+        Action::Space => flame::next_space(ui, snapshot),
         Action::Theme => {
             select_next_theme(ui);
             let name = ui.settings.theme.name();

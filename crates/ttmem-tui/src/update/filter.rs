@@ -52,9 +52,14 @@ pub(super) fn clear(ui: &mut Ui, snapshot: &Snapshot) {
     ui.editing = None;
 }
 
-/// Filters by the text as it is now.
+/// Filters by the text as it is now, or searches for it.
 fn apply(ui: &mut Ui, snapshot: &Snapshot) {
-    let (Some(list), Some(line)) = (filtered_list(ui), ui.editing.clone()) else { return };
+    let Some(line) = ui.editing.clone() else { return };
+    if ui.view == View::Flame {
+        ui.flame.search = line;
+        return;
+    }
+    let Some(list) = filtered_list(ui) else { return };
     // Both lists of the event view have the same filter.
     for list in if ui.view == View::Events { vec![List::Events, List::Findings] } else { vec![list] } {
         let state = ui.list_state_mut(list);

@@ -5,6 +5,7 @@ use super::action::{sort_by, switch_view};
 use super::open::open_selected;
 use super::popup;
 use crate::data::Data;
+use crate::flame;
 use crate::keys::Action;
 use crate::lists;
 use crate::ui::{Popup, Target, Ui};
@@ -67,6 +68,14 @@ fn click(ui: &mut Ui, data: &Data, now_ms: u64, target: Option<Target>, effects:
         }
         Some(Target::List(list)) => ui.second_focused = ui.lists().get(1) == Some(&list),
         Some(Target::Core(x, y)) => ui.core = Some((x, y)),
+        // A second click on a frame zooms in.
+        Some(Target::Frame(node)) => {
+            if flame::click(ui, &data.snapshot, node) {
+                flame::zoom_in(ui, &data.snapshot);
+            }
+        }
+        Some(Target::FlameSpace(space)) => ui.flame.set_space(space),
+        Some(Target::FlameMoment(moment)) => ui.flame.moment = moment,
         Some(Target::Choice(at)) => {
             if let Some(
                 Popup::Sort { choice, .. } | Popup::Signal { choice, .. } | Popup::Settings { choice },

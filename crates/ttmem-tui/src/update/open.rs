@@ -3,6 +3,7 @@
 use super::cores::selected_core;
 use super::filter::{self, filtered_list};
 use crate::data::Data;
+use crate::flame;
 use crate::lists;
 use crate::ui::{List, Popup, Subject, Ui, View};
 use ttmem_core::Snapshot;
@@ -12,6 +13,9 @@ pub(super) fn open_selected(ui: &mut Ui, data: &Data) {
     let snapshot = &data.snapshot;
     if ui.view == View::Buffers && ui.group.is_some() {
         return open_group(ui, snapshot);
+    }
+    if ui.view == View::Flame {
+        return flame::zoom_in(ui, snapshot);
     }
     let device_id = || ui.selected_device(snapshot).map(|device| device.id.clone());
     let subject = match ui.view {
@@ -62,7 +66,7 @@ fn open_group(ui: &mut Ui, snapshot: &Snapshot) {
     state.reset_cursor();
 }
 
-/// Goes back one step: from a group to the groups, from one device to all, or by clearing the filter.
+/// Goes back one step: from a group to the groups, from one device to all, by clearing the filter, or by zooming out.
 pub(super) fn go_back(ui: &mut Ui, data: &Data, now_ms: u64) {
     let is_filtered = filtered_list(ui).is_some_and(|list| !ui.list_state(list).filter.is_empty());
     if ui.view == View::Buffers && ui.opened_from.is_some() {
@@ -72,6 +76,10 @@ pub(super) fn go_back(ui: &mut Ui, data: &Data, now_ms: u64) {
         }
     } else if is_filtered {
         filter::clear(ui, &data.snapshot);
+    } else if ui.view == View::Flame && !ui.flame.search.is_empty() {
+        ui.flame.search.clear();
+    } else if ui.view == View::Flame && ui.flame.zoom_out() {
+        // A step of the zoom was undone.
     } else if ui.single {
         ui.single = false;
     } else if ui.group.is_some() && ui.view == View::Buffers {

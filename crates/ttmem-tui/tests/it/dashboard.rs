@@ -75,6 +75,9 @@ impl Dashboard {
             programs.open =
                 query.open.and_then(|key| programs.list.iter().find(|it| it.key() == key).cloned());
         }
+        if let (Some(moment), Some(flame)) = (detail.flame, &mut snapshot.flame) {
+            flame.moment = moment;
+        }
         self.send(Msg::Snapshot {
             snapshot: Box::new(snapshot),
             detail,

@@ -2,6 +2,7 @@
 
 mod filters;
 mod findings;
+mod flame;
 mod refresh;
 mod settings;
 mod signals;

@@ -3,6 +3,7 @@
 mod buffers;
 mod devices;
 mod findings;
+mod flames;
 mod processes;
 
 use buffers::{allocation, page};
@@ -87,6 +88,7 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
         block_maps: None,
         sites: None,
         leaks: None,
+        flame: Some(flames::flame(&processes)),
         programs: Some(programs),
         schema: SCHEMA,
         at: now(),

@@ -135,7 +135,7 @@ impl<'a> Workload<'a> {
             .bytes_per_bank(bytes_per_bank)
             .occupied(bytes.next_multiple_of(TILE))
             .layout(Layout::Interleaved)
-            .site(self.tracker.define_call_site(&site.of_buffer(bytes))?);
+            .site(site.define(self.tracker, bytes)?);
         self.tracker.alloc(&buffer)?;
         Ok(())
     }
@@ -157,7 +157,7 @@ impl<'a> Workload<'a> {
             .occupied(bytes)
             .cores(self.tracker.define_cores(&ranges)?)
             .layout(layout)
-            .site(self.tracker.define_call_site(&site.of_buffer(bytes))?);
+            .site(site.define(self.tracker, bytes)?);
         self.tracker.alloc(&buffer)?;
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<'a> Workload<'a> {
         let bytes = bytes_per_bank * self.l1_banks;
         let buffer = Buffer::new(self.allocator, Space::L1, 0, bytes)
             .bytes_per_bank(bytes_per_bank)
-            .site(self.tracker.define_call_site(&site.of_buffer(bytes))?);
+            .site(site.define(self.tracker, bytes)?);
         self.tracker.report_out_of_memory(&buffer, Some(largest))?;
         Ok(())
     }
@@ -277,6 +277,7 @@ impl<'a> Workload<'a> {
             }
             self.tracker.release_trace(self.allocator, trace)?;
             self.free(Space::L1, state)?;
+            self.tracker.mark("request", Some(request.into()))?;
         }
         Ok(())
     }

@@ -191,14 +191,26 @@ fn every_buffer_of_a_transformer_has_its_line() {
         let wanted = format!("{op}, six_layers.py:{} (", marked_lines()[name]);
         assert!(grouped.contains(&wanted), "{wanted} is not in\n{grouped}");
     }
-    // Flames have every byte, too.
-    let flames = ttmem(folder.path(), &["flame"]);
-    let flames = String::from_utf8_lossy(&flames.stdout).into_owned();
-    for (space, name) in [("DRAM;", "DRAM"), ("L1;", "L1")] {
-        let of_space = flames.lines().filter(|line| line.starts_with(space));
-        let sum: u64 = of_space.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
-        assert_eq!(sum, puppet.number(&format!("view(d, '{name}')")), "{flames}");
+    // Flames have every byte, too, also of what was allocated since a mark.
+    let flame = |option: &[&str]| {
+        let output = ttmem(folder.path(), &[&["flame"], option].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let sum_of = |flame: &str, space: &str| -> u64 {
+        let lines = flame.lines().filter(|line| line.starts_with(space));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let names = [("DRAM;", "DRAM"), ("L1;", "L1")];
+    let before = names.map(|(_, name)| puppet.number(&format!("view(d, '{name}')")));
+    for ((space, _), bytes) in names.into_iter().zip(before) {
+        assert_eq!(sum_of(&flame(&[]), space), bytes, "{space}");
     }
+    puppet.run("import ctypes\nctypes.CDLL(None).ttmem_agent_mark(b'step', 4, None)");
+    puppet.run("kept = ttnn.zeros((1, 1, 64, 256), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d)");
+    let kept = puppet.number("view(d, 'DRAM')") - before[0];
+    assert!(kept >= 64 * 256 * 2, "{kept}");
+    assert_eq!(sum_of(&flame(&["--since-mark"]), "DRAM;"), kept);
+    puppet.run("del kept");
     // The dashboard's groups by call site, and then by operation.
     let mut screen = super::dashboard::top(folder.path());
     screen.send("5");

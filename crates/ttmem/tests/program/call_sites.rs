@@ -176,9 +176,9 @@ fn flames_add_up_to_the_devices_usage() {
     let lines = tracked.print(&["flame"]);
     let name = format!("DRAM;{}", tracked_name(&tracked));
     let expected = [
-        format!("{name};loss.py:7 (loss);ttnn.add 20480"),
-        format!("{name};model.py:42 (Layer.forward);ttnn.add;bfloat16 [32, 256] tile 20480"),
         format!("{name};model.py:42 (Layer.forward);ttnn.matmul;bfloat16 [32, 512] tile 40960"),
+        format!("{name};model.py:42 (Layer.forward);ttnn.add;bfloat16 [32, 256] tile 20480"),
+        format!("{name};loss.py:7 (loss);ttnn.add 20480"),
         format!("{name};unknown;semaphore 20480"),
     ];
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
@@ -194,7 +194,11 @@ fn flames_add_up_to_the_devices_usage() {
     let frames = file["shared"]["frames"].as_array().unwrap();
     let line = frames.iter().find(|it| it["name"] == "model.py:42 (Layer.forward)").unwrap();
     assert_eq!((&line["file"], &line["line"]), (&MODEL.into(), &42.into()));
+    // What speedscope's schema requires of a sampled profile.
+    assert_eq!((&profile["type"], &profile["startValue"]), (&"sampled".into(), &0.into()));
     let stacks = profile["samples"].as_array().unwrap();
+    assert_eq!(stacks.len(), profile["weights"].as_array().unwrap().len());
+    assert!(frames.iter().all(|it| it["name"].is_string()));
     assert!(
         stacks
             .iter()
@@ -211,6 +215,38 @@ fn flames_add_up_to_the_devices_usage() {
     let (folder, none) = (tracked.folder.path().to_str().unwrap(), memory_folder());
     fails(&["--local", "--shm-dir", folder, "-o", "/nowhere/flame"], 1, "cannot write /nowhere/flame");
     fails(&["--local", "--shm-dir", none.path().to_str().unwrap()], 3, "no buffers are allocated");
+}
+
+#[test]
+fn flames_of_the_peak_and_since_a_mark_are_apart() {
+    let tracked = Tracked::start();
+    let site = CallSite::new(MODEL, 50).function("Layer.forward").op("ttnn.add");
+    let sum = |text: &str| -> u64 {
+        text.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let flame = |option: &str, code: i32| {
+        let mut command = Command::new(exe());
+        command.args(["flame", option, "--local", "--shm-dir"]).arg(tracked.folder.path());
+        let output = command.output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        (String::from_utf8(output.stdout).unwrap(), errors)
+    };
+    let (_, errors) = flame("--since-mark", 3);
+    assert!(errors.contains("no mark set by ") && errors.contains("set one with `ttmem.mark("), "{errors}");
+    tracked.tracker.mark("step", Some(1)).unwrap();
+    let (_, errors) = flame("--since-mark", 3);
+    assert!(errors.contains("no live buffers were allocated since a mark"), "{errors}");
+    tracked.alloc(0x8_0000, 30 * KIB, &site);
+    let (since, errors) = flame("--since-mark", 0);
+    assert_eq!((sum(&since), since.lines().count(), errors.as_str()), (30 * KIB, 1, ""), "{since}");
+    assert!(since.contains("model.py:50 (Layer.forward);ttnn.add 30720"), "{since}");
+    assert_eq!(sum(&flame("--at-peak", 0).0), 130 * KIB, "the peak is now");
+    // A reader that comes after the peak knows only its size.
+    tracked.tracker.free(tracked.allocator, Space::Dram, 0x8_0000).unwrap();
+    let (peak, errors) = flame("--at-peak", 0);
+    assert_eq!(peak, format!("DRAM;{};unknown {}\n", tracked_name(&tracked), 130 * KIB));
+    assert!(errors.contains("ttmem did not follow the process then: use `ttmem run`"), "{errors}");
 }
 
 /// The name and pid of a tracked process, as flames show it.

@@ -15,8 +15,8 @@ use ttmem_testkit::terminal::{Screen, Terminal, find_text};
 use ttmem_testkit::{Server, eventually};
 
 const DEFAULT_SIZE: (u16, u16) = (120, 40);
-const TABS: [&str; 7] =
-    ["1 Main", "2 Charts", "3 Telemetry", "4 L1 map", "5 Buffers", "6 Programs", "7 Events"];
+const TABS: [&str; 8] =
+    ["1 Main", "2 Charts", "3 Telemetry", "4 L1 map", "5 Buffers", "6 Programs", "7 Events", "8 Flame"];
 
 const ESC: &str = "\x1b";
 const F9: &str = "\x1b[20~";
@@ -98,8 +98,17 @@ fn start_shows_devices_and_quit_restores_the_terminal() {
 fn every_view_has_a_key() {
     let server = server();
     let terminal = start_top(&server, &[]);
-    let shows = ["Processes", "30s", "Sensors", "L1 of", "Buffers: 0", "Programs: 0", "Events, newest first"];
-    for view in [1, 2, 3, 4, 5, 6, 0] {
+    let shows = [
+        "Processes",
+        "30s",
+        "Sensors",
+        "L1 of",
+        "Buffers: 0",
+        "Programs: 0",
+        "Events, newest first",
+        "No buffers",
+    ];
+    for view in [1, 2, 3, 4, 5, 6, 7, 0] {
         terminal.send(&(view + 1).to_string());
         wait_for_view(&terminal, view);
         terminal.wait_for_text(shows[view]);
@@ -107,7 +116,7 @@ fn every_view_has_a_key() {
     terminal.send("\t");
     wait_for_view(&terminal, 1);
     terminal.send("\x1b[Z\x1b[Z");
-    wait_for_view(&terminal, 6);
+    wait_for_view(&terminal, 7);
     quit(terminal);
 }
 
@@ -420,6 +429,29 @@ fn few_bytes_are_written_without_changes() {
         let each = terminal.wait_for_frames(FRAMES) / FRAMES;
         assert!(each <= MAX_BYTES, "{tab}: {each} bytes a frame");
     }
+    quit(terminal);
+}
+
+#[test]
+fn flame_follows_allocations_and_moments() {
+    let server = server();
+    let mut producer = Producer::new(server.segments.path());
+    producer.site("model.py:7 (forward)".to_owned());
+    producer.alloc(4096, MIB);
+    eventually("the server lists it", || server.process(producer.pid));
+    let terminal = start_top(&server, &[]);
+    terminal.send("8");
+    terminal.wait_for_text("Flame of all devices");
+    terminal.wait_for_text(&format!("(pid {})", producer.pid));
+    terminal.wait_for_text("DRAM 1.0 MiB");
+    producer.alloc(1 << 30, MIB);
+    terminal.wait_for_text("DRAM 2.0 MiB");
+    terminal.send("mm");
+    terminal.wait_for_text("no mark set by ");
+    terminal.send("m");
+    terminal.send(DOWN);
+    terminal.send("\r");
+    terminal.wait_for_text("2.0 MiB  100.0 % of DRAM");
     quit(terminal);
 }
 

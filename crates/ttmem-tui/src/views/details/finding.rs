@@ -1,7 +1,7 @@
 //! The details of findings and events.
 
 use super::{Fact, FactTone, fact, heading};
-use crate::ui::failure_of;
+use crate::data::FailureKey;
 use crate::views::Scene;
 use ttmem_core::snapshot::{Event, Finding};
 use ttmem_render::format::size;
@@ -31,7 +31,7 @@ impl Scene<'_> {
 
     /// The post-mortem of the failed allocation that a finding is about, line by line.
     fn post_mortem_facts(&self, finding: &Finding, width: usize) -> Vec<Fact> {
-        let Some(wanted) = failure_of(finding) else { return Vec::new() };
+        let Some(wanted) = FailureKey::of(finding) else { return Vec::new() };
         let line = |text: String, tone| Fact { label: text, text: String::new(), tone };
         let mut facts = vec![fact("", ""), heading("Post-mortem")];
         match self.data.post_mortem.as_ref().filter(|(failure, _)| *failure == wanted) {

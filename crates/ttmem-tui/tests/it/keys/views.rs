@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{
     KeyCode::{self, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up},
     KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
 };
+use ttmem_core::snapshot::FlameMoment;
 use ttmem_tui::{Msg, View};
 
 #[test]
@@ -19,7 +20,7 @@ fn digits_and_tab_switch_views() {
     dashboard.press(&[Tab]);
     assert_eq!(dashboard.saved_settings().view, "main", "after the last view comes the first");
     dashboard.press(&[KeyCode::BackTab, KeyCode::BackTab]);
-    assert_eq!(dashboard.saved_settings().view, "programs");
+    assert_eq!(dashboard.saved_settings().view, "events");
     for view in View::ALL {
         let at = dashboard.find(&format!(" {} ", view.title()));
         dashboard.click((at.0 + 1, at.1));
@@ -47,6 +48,8 @@ fn views_require_only_what_they_show() {
     assert!(required(&mut dashboard, "5").buffers.is_some());
     assert!(required(&mut dashboard, "6").program_list.is_some());
     assert!(required(&mut dashboard, "7").events);
+    assert_eq!(required(&mut dashboard, "8").flame, Some(FlameMoment::Live));
+    assert_eq!(required(&mut dashboard, "m").flame, Some(FlameMoment::Peak));
     dashboard.keys("1");
     dashboard.press(&[Enter]);
     assert_eq!(

@@ -195,7 +195,7 @@ impl<'a> Generator<'a> {
             KeyCode::Insert,
             KeyCode::Null,
         ];
-        const LETTERS: &[u8] = b"1234567hjklqQGgIsptTzrK[]/?+-=<> yYabx";
+        const LETTERS: &[u8] = b"12345678hjklqQGgIsmptTzrK[]/?+-=<> yYabx";
         let code = match self.byte() {
             0..90 => self.one(&MOVES),
             90..110 => KeyCode::F(self.byte() % 14),

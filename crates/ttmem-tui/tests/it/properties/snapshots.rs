@@ -9,13 +9,43 @@ use ttmem_core::machine::{
 };
 use ttmem_core::snapshot::{
     AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Core, CoreClass, CorePeak, CoreProgram,
-    CoreRoom, Cores, Device, Event, EventKind, Finding, FindingKind, Health, History, Holder, HostUsage,
-    Interval, KernelClassUsage, Mark, Peak, Process, ProcessUsage, ProgramUsage, Sample, SensorSample,
-    Summary, Total, Trace, Tracker, Tracking, Usage,
+    CoreRoom, Cores, Device, Event, EventKind, Finding, FindingKind, Flame, FlameGap, FlameMoment, FlamePool,
+    FlameStack, Frame, FrameKind, Health, History, Holder, HostUsage, Interval, KernelClassUsage, Mark, Peak,
+    Process, ProcessUsage, ProgramUsage, Sample, SensorSample, Summary, Total, Trace, Tracker, Tracking,
+    Usage,
 };
 use ttmem_core::words::{Arch, KernelClass};
 
 impl Generator<'_> {
+    fn flame(&mut self) -> Flame {
+        let frame = |g: &mut Self| Frame {
+            kind: g.one(&[FrameKind::Call, FrameKind::Op, FrameKind::Contents, FrameKind::Unknown]),
+            name: g.text(),
+            file: g.maybe(Self::text),
+            line: g.maybe(Self::small),
+        };
+        let stack = |g: &mut Self| FlameStack {
+            frames: g.some(8, |g| u32::from(g.byte() % 6)),
+            count: g.maybe(Self::number),
+            bytes: g.number(),
+        };
+        Flame {
+            moment: self.one(&[FlameMoment::Live, FlameMoment::Live, FlameMoment::Peak, FlameMoment::Mark]),
+            frames: self.some(6, frame),
+            pools: self.some(4, |g| FlamePool {
+                pid: g.maybe(Self::small),
+                reported_pid: None,
+                process_name: g.maybe(Self::text),
+                indexes: g.some(3, Self::small),
+                space: g.space(),
+                bytes: g.maybe(Self::number),
+                at: g.maybe(Self::time),
+                gap: g.maybe(|g| g.one(&[FlameGap::NotFollowed, FlameGap::NoMark, FlameGap::NotListed])),
+                stacks: g.some(12, stack),
+            }),
+        }
+    }
+
     fn buffer_usage(&mut self) -> BufferUsage {
         BufferUsage {
             used_bytes: self.number(),
@@ -392,6 +422,7 @@ impl Generator<'_> {
             block_maps: None,
             sites: None,
             leaks: None,
+            flame: self.maybe(Self::flame),
             health: Health::default(),
         }
     }

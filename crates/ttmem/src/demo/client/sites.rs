@@ -1,6 +1,7 @@
 //! The call sites of the simulated models, and the tensors that they allocate.
 
-use ttmem_client::{CallSite, DataType, Purpose, Tensor, TensorLayout};
+use ttmem_client::agent::{self, SiteParts};
+use ttmem_client::{CallSite, DataType, Purpose, SiteNumber, Tensor, TensorLayout, Tracker};
 
 /// Folder of the models' files.
 macro_rules! model_file {
@@ -51,7 +52,7 @@ pub(super) const fn output(file: &'static str, line: u32, function: &'static str
 
 impl Site {
     /// The call site of a buffer with this size.
-    pub(super) fn of_buffer(&self, bytes: u64) -> CallSite<'static> {
+    fn of_buffer(&self, bytes: u64) -> CallSite<'static> {
         let site = CallSite::new(self.file, self.line).function(self.function).op(self.op);
         let (data_type, layout, tensor) = match self.contents {
             Other(purpose) => return site.purpose(purpose),
@@ -64,6 +65,50 @@ impl Site {
             }
         };
         site.purpose(Purpose::Tensor).tensor(tensor.data_type(data_type).layout(layout))
+    }
+
+    /// Defines the call site of a buffer with this size, with the calls that led to it.
+    pub(super) fn define(&self, tracker: &Tracker, bytes: u64) -> ttmem_client::Result<SiteNumber> {
+        let site = self.of_buffer(bytes);
+        let line = agent::define_frame(tracker, site.file, site.line, 0, site.function)?;
+        let mut calls = vec![line];
+        for &(file, line, function) in self.callers() {
+            calls.push(agent::define_frame(tracker, file, line, 0, function)?);
+        }
+        let parts = SiteParts {
+            frame: line,
+            stack: agent::define_stack(tracker, &calls)?,
+            op: agent::define_op(tracker, site.op)?,
+            purpose: site.purpose,
+            tensor: site.tensor,
+            ..SiteParts::default()
+        };
+        agent::define_site(tracker, &parts)
+    }
+
+    /// The calls that lead to the function, innermost first.
+    fn callers(&self) -> &'static [(&'static str, u32, &'static str)] {
+        match (self.file, self.function) {
+            (LOAD, _) => {
+                &[(LOAD, 31, "load_layer"), (MODEL, 22, "Transformer.__init__"), (GENERATE, 118, "main")]
+            }
+            (MODEL, "Attention.init_cache") => &[
+                (MODEL, 40, "DecoderLayer.init_cache"),
+                (MODEL, 27, "Transformer.__init__"),
+                (GENERATE, 118, "main"),
+            ],
+            (MODEL, _) => &[
+                (MODEL, 141, "Transformer.forward"),
+                (GENERATE, 52, "Generator.prefill"),
+                (GENERATE, 131, "main"),
+            ],
+            (GENERATE, _) => &[(GENERATE, 133, "main")],
+            (RESNET, "ResNet50.load") => &[(RESNET, 112, "main")],
+            (RESNET, _) => &[(RESNET, 95, "ResNet50.__call__"), (RESNET, 116, "main")],
+            (UNET, "UNet.load") => &[(UNET, 140, "main")],
+            (UNET, _) => &[(UNET, 96, "UNet.denoise"), (UNET, 144, "main")],
+            _ => &[],
+        }
     }
 
     /// The call site of a program, which is known by its device operation.
