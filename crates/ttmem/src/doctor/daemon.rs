@@ -36,6 +36,7 @@ enum Outcome {
 struct Answer {
     host: Host,
     simulated: bool,
+    #[serde(default)]
     findings: Vec<FoundProblem>,
 }
 
@@ -43,6 +44,7 @@ struct Answer {
 #[derive(Deserialize)]
 struct FoundProblem {
     kind: FindingKind,
+    #[serde(default)]
     text: String,
 }
 

@@ -5,18 +5,26 @@ use super::*;
 #[test]
 fn defect_37_socket_of_a_running_server_is_kept() {
     let server = server();
-    let second = Command::new("timeout")
-        .arg("20")
-        .arg(exe())
-        .args(["serve", "--legacy-socket"])
-        .arg(&server.legacy)
-        .arg("--query-socket")
-        .arg(server.folder.path().join("other.sock"))
-        .output()
-        .unwrap();
+    let serve = |query: &Path| {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(exe()).args(["serve", "--quiet", "--sim", "n150", "--legacy-socket"]);
+        command.arg(&server.legacy).arg("--query-socket").arg(query);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let error = |output: Output| String::from_utf8(output.stderr).unwrap();
+    let second = serve(&server.query).wait_with_output().unwrap();
     assert_eq!(second.status.code(), Some(1));
-    let error = String::from_utf8(second.stderr).unwrap();
-    assert!(error.contains("another server is listening"), "{error}");
+    assert!(error(second).contains("another server is listening"));
+    // With a query socket of its own, it does without old clients.
+    let own = server.folder.path().join("other.sock");
+    let third = serve(&own);
+    eventually("its own socket", || own.exists().then_some(()));
+    let pid = rustix::process::Pid::from_child(&third);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let third = third.wait_with_output().unwrap();
+    assert!(third.status.success());
+    let error = error(third);
+    assert!(error.contains("old clients are not tracked: another server is listening"), "{error}");
     client(&server).sync();
     let mode = std::os::unix::fs::PermissionsExt::mode(&server.legacy.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o666, "programs of other users can report, independent of the umask");
