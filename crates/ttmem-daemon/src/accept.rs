@@ -4,6 +4,7 @@ use crate::legacy::Connection;
 use crate::poller::Token;
 use crate::query::QueryConnection;
 use crate::server::Daemon;
+use crate::shares::choose_victim;
 use crate::socket;
 use std::io;
 use std::os::fd::AsFd;
@@ -71,13 +72,17 @@ impl Daemon {
     pub(crate) fn accept_queries(&mut self) {
         for _ in 0..MAX_ACCEPTED {
             let Some(stream) = self.accept(Token::QueryListener) else { return };
+            let Ok(peer) = socket::peer(stream.as_fd()) else { continue };
             if self.queries.len() >= MAX_QUERY_CONNECTIONS {
-                // The oldest connection is closed, so that stuck ones do not lock others out.
-                self.queries.pop_first();
+                // The oldest connection of the user with the most is closed, so that stuck ones do not lock others out.
+                let users = self.queries.iter().map(|(&number, it)| (number, it.peer.uid));
+                if let Some(victim) = choose_victim(users, peer.uid) {
+                    self.close_query(victim);
+                }
             }
             let number = self.next_number();
             if self.poller.add(&stream, Token::Query(number)).is_ok() {
-                self.queries.insert(number, QueryConnection::new(stream));
+                self.queries.insert(number, QueryConnection::new(stream, peer));
             }
         }
     }
