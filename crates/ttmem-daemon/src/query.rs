@@ -56,7 +56,7 @@ pub(crate) struct QueryConnection {
     /// Events that are listed.
     events: Option<(EventQuery, RecentRecords)>,
     /// Whether new events are sent until the peer hangs up. Nothing else is answered then.
-    follows: bool,
+    pub(crate) follows: bool,
     /// Whether the rest of a line is skipped, because it is too long.
     skips_line: bool,
     /// Whether the peer has closed its side.
@@ -366,6 +366,7 @@ impl QueryConnection {
         let kept = if lists { daemon.session.recent_records() } else { None };
         if query.follow {
             query.since.get_or_insert_with(Timestamp::now);
+            daemon.make_room_for_follower(self.peer.uid);
             daemon.subscriptions.subscribe(number, query.clone())?;
             daemon.plan_next_scan();
             self.follows = true;

@@ -11,7 +11,7 @@ use crate::shares::Shares;
 use crate::signal::{SUMMARY, signal_stream};
 use crate::subscriptions::Subscriptions;
 use crate::{Error, Options, SimulatedSensors, eventlog};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -54,8 +54,8 @@ pub(crate) struct Daemon {
     pub(crate) shares: Shares,
     /// The last place in the queue of connections that wait for their turn.
     pub(crate) last_turn: u64,
-    /// Connections of old clients whose turn ended before all was read.
-    pub(crate) unfinished: BTreeSet<u64>,
+    /// Connections of old clients that have something to read, in the order of their turns. A number may be repeated.
+    pub(crate) unfinished: Vec<u64>,
     /// When the framer of which connection must be informed of a pause.
     pub(crate) pauses: Vec<(Mono, u64)>,
     pub(crate) buffer: Vec<u8>,
@@ -114,7 +114,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         copies: BTreeMap::new(),
         shares: Shares::new(rustix::process::geteuid().as_raw()),
         last_turn: 0,
-        unfinished: BTreeSet::new(),
+        unfinished: Vec::new(),
         pauses: Vec::new(),
         buffer: Vec::new(),
         line: String::new(),
@@ -180,9 +180,7 @@ impl Daemon {
                     }
                 }
             }
-            for number in std::mem::take(&mut self.unfinished) {
-                self.read_legacy(number);
-            }
+            self.read_clients();
             // Exits come last: the same round may have what a process sent before.
             for process in exited {
                 self.handle_exit(process);

@@ -1,5 +1,6 @@
 //! Fair shares of the daemon among users: of its processor time for queries, and of its connections.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use ttmem_core::words::Mono;
 
@@ -42,17 +43,15 @@ impl Shares {
     }
 }
 
-/// Chooses which of `holders`, numbers with users, makes room for a new one of `newcomer`: of the user with the most, the first
-/// that comes; of several such users, the newcomer rather than others.
-pub(crate) fn choose_victim(holders: impl Iterator<Item = (u64, u32)>, newcomer: u32) -> Option<u64> {
-    let mut users: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
-    for (number, uid) in holders {
-        users.entry(uid).or_insert((0, number)).0 += 1;
+/// Chooses the user who makes room for a new connection of `newcomer`, from the users of all connections, oldest first: the
+/// one with the most; of several, `newcomer`, else the one with the oldest connection.
+pub(crate) fn choose_user(users: impl Iterator<Item = u32>, newcomer: u32) -> Option<u32> {
+    let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for (age, uid) in users.enumerate() {
+        counts.entry(uid).or_insert((0, age)).0 += 1;
     }
-    let most = users
-        .iter()
-        .max_by_key(|(uid, (count, first))| (*count, **uid == newcomer, std::cmp::Reverse(*first)));
-    most.map(|(_, &(_, first))| first)
+    let rank = |(uid, (count, first)): &(&u32, &(usize, usize))| (*count, **uid == newcomer, Reverse(*first));
+    counts.iter().max_by_key(rank).map(|(&uid, _)| uid)
 }
 
 #[cfg(test)]
@@ -85,13 +84,11 @@ mod tests {
 
     #[test]
     fn user_with_the_most_connections_makes_room() {
-        let choose = |users: &[u32], newcomer| {
-            choose_victim(users.iter().enumerate().map(|(n, &uid)| (n as u64, uid)), newcomer)
-        };
-        assert_eq!(choose(&[1, 2, 2, 2, 1], 1), Some(1));
-        assert_eq!(choose(&[1, 2, 2, 2, 1], 2), Some(1));
-        assert_eq!(choose(&[1, 2, 1, 2], 2), Some(1), "of equals, the newcomer");
-        assert_eq!(choose(&[3, 1, 2], 4), Some(0), "else the oldest");
+        let choose = |users: &[u32], newcomer| choose_user(users.iter().copied(), newcomer);
+        assert_eq!(choose(&[1, 2, 2, 2, 1], 1), Some(2));
+        assert_eq!(choose(&[1, 2, 2, 2, 1], 2), Some(2));
+        assert_eq!(choose(&[1, 2, 1, 2], 2), Some(2), "of equals, the newcomer");
+        assert_eq!(choose(&[3, 1, 2], 4), Some(3), "else the one with the oldest");
         assert_eq!(choose(&[], 1), None);
     }
 }

@@ -8,6 +8,7 @@ use crate::copy::StateCopy;
 use crate::poller::Token;
 use crate::query::{Interest, QueryConnection};
 use crate::server::Daemon;
+use crate::shares::choose_user;
 use rustix::event::epoll::EventFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
@@ -180,6 +181,19 @@ impl Daemon {
         Err(format!(
             "{mib} MiB of answers to user {uid} are unread, of at most 64 MiB: read them or close their connections"
         ))
+    }
+
+    /// Closes the oldest connection that follows events of another user who has more of them, if no more may follow.
+    pub(crate) fn make_room_for_follower(&mut self, newcomer: u32) {
+        if self.subscriptions.have_room() {
+            return;
+        }
+        let followers = || self.queries.iter().filter(|(_, it)| it.follows);
+        let user =
+            choose_user(followers().map(|(_, it)| it.peer.uid), newcomer).filter(|&uid| uid != newcomer);
+        if let Some((&number, _)) = followers().find(|(_, it)| Some(it.peer.uid) == user) {
+            self.close_query(number);
+        }
     }
 
     /// Closes connections that do not read their answers, and ends copies that take too long.

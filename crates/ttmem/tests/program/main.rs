@@ -14,6 +14,7 @@ mod defects_machine;
 mod doctor;
 mod dump;
 mod events;
+mod flood;
 mod leaks;
 mod machine;
 mod old_tools;
