@@ -14,7 +14,7 @@ use ttmem_sources::Sources;
 /// Descriptors that connections of old clients leave free.
 const RESERVED_DESCRIPTORS: usize = MAX_QUERY_CONNECTIONS + 32;
 /// Connections accepted before other events are handled.
-const MAX_ACCEPTED: usize = 64;
+const MAX_ACCEPTED: usize = 256;
 /// Connections of old clients closed for new ones before other events are handled.
 const MAX_CLOSED: usize = 8;
 /// Connections among which one is searched whose processes have nothing allocated.

@@ -1,7 +1,7 @@
 //! A copy of the daemon that computes one answer: a forked child, which writes it into a file in memory and exits.
 //!
-//! The loop goes on meanwhile. The child has only the thread that forked; it never touches a socket, a thread or a lock of the
-//! daemon: it computes, writes to its file and exits. It dies with the daemon, and its processor time is limited.
+//! The daemon does not wait for it. The child has only the thread that forked; it never touches a socket, a thread or a lock of
+//! the daemon: it computes, writes to its file and exits. It dies with the daemon, and its processor time is limited.
 #![allow(unsafe_code)]
 
 use rustix::process::{Pid, PidfdFlags, Signal};

@@ -171,10 +171,13 @@ pub(crate) fn try_ask(path: &Path, request: &Request, begin: Duration) -> Result
 
 /// Connects to a daemon and sends a request.
 fn send_request(path: &Path, request: &Request, timeout: Duration) -> io::Result<BufReader<UnixStream>> {
-    let mut stream = connect(path)?;
-    stream.set_nonblocking(false)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let mut stream = UnixStream::from(socket);
     stream.set_read_timeout(Some(timeout))?;
+    // Connecting takes at most as long, too, if other connections wait to be accepted.
     stream.set_write_timeout(Some(timeout))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(path)?)?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
