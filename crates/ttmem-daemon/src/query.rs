@@ -25,6 +25,8 @@ use ttmem_sources::RecentRecords;
 const MAX_REQUEST: usize = 4096;
 /// An answer is continued while fewer bytes wait to be sent.
 const MAX_UNSENT: usize = 64 << 10;
+/// How long a peer may leave its answer unread.
+const UNREAD_NS: u64 = 30 * Mono::SECOND;
 /// Reads of one connection in one turn; what is left wakes the loop again.
 const MAX_READS: usize = 16;
 /// Pieces of a listing written in one turn.
@@ -179,13 +181,23 @@ impl QueryConnection {
     pub(crate) fn take_turn(&mut self, daemon: &mut Daemon, number: u64) -> Option<Interest> {
         let before = self.sent;
         let interest = self.continue_turn(daemon, number)?;
-        let waits_for_peer = interest == Interest::Writing && !self.follows;
-        if !waits_for_peer {
-            self.unread_since = None;
-        } else if self.sent != before || self.unread_since.is_none() {
-            self.unread_since = Some(daemon.session.now());
-        }
+        self.note_progress(interest, self.sent != before, daemon.session.now());
         Some(interest)
+    }
+
+    /// Notes whether the loop waits for the peer to read, after a turn in which it did or did not.
+    fn note_progress(&mut self, interest: Interest, has_read: bool, now: Mono) {
+        // One that follows events loses events instead.
+        if interest != Interest::Writing || self.follows {
+            self.unread_since = None;
+        } else if has_read || self.unread_since.is_none() {
+            self.unread_since = Some(now);
+        }
+    }
+
+    /// Whether the peer has left its answer unread for too long.
+    pub(crate) fn is_abandoned(&self, now: Mono) -> bool {
+        self.unread_since.is_some_and(|since| now.since(since) > UNREAD_NS)
     }
 
     fn continue_turn(&mut self, daemon: &mut Daemon, number: u64) -> Option<Interest> {
@@ -419,5 +431,28 @@ mod tests {
         }
         assert_eq!(next, 32 << 20 >> 2);
         assert!(moves < 20, "{moves}: each time only half of it is left");
+    }
+
+    #[test]
+    fn answer_that_is_not_read_is_abandoned() {
+        let at = |seconds: u64| Mono(seconds * Mono::SECOND);
+        let (stream, mut peer) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut connection = QueryConnection::new(stream, Peer { pid: 1, uid: 1 });
+        connection.answer.bytes = vec![0; 8 << 20];
+        let turn = |connection: &mut QueryConnection, now| {
+            let sent = connection.answer.send(&connection.stream).unwrap();
+            connection.note_progress(Interest::Writing, sent > 0, now);
+        };
+        turn(&mut connection, at(0));
+        assert!(!connection.is_abandoned(at(30)) && connection.is_abandoned(at(31)));
+        turn(&mut connection, at(10));
+        assert!(connection.is_abandoned(at(31)), "nothing was read in this turn");
+        peer.read_exact(&mut [0; 100_000]).unwrap();
+        turn(&mut connection, at(20));
+        assert!(!connection.is_abandoned(at(50)) && connection.is_abandoned(at(51)));
+        connection.follows = true;
+        turn(&mut connection, at(60));
+        assert!(!connection.is_abandoned(at(1000)), "events are lost instead");
     }
 }

@@ -26,8 +26,6 @@ const LARGE_STATE: usize = 10_000;
 const MANY_PROCESSES: usize = 500;
 /// Copies at the same time; each user has at most one.
 const MAX_COPIES: usize = 4;
-/// How long a peer may leave its answer unread.
-const UNREAD_NS: u64 = 30 * Mono::SECOND;
 /// Bytes of answers that a user may leave unread. Further requests are refused.
 const MAX_UNREAD: u64 = 64 << 20;
 
@@ -203,9 +201,7 @@ impl Daemon {
         for copy in self.copies.values().filter(|it| it.is_slow(now)) {
             copy.kill();
         }
-        let is_unread =
-            |it: &QueryConnection| it.unread_since.is_some_and(|since| now.since(since) > UNREAD_NS);
-        for (number, connection) in self.queries.extract_if(.., |_, it| is_unread(it)) {
+        for (number, connection) in self.queries.extract_if(.., |_, it| it.is_abandoned(now)) {
             let (peer, bytes) = (connection.peer, connection.unread_bytes());
             self.output.warn(
                 "unread answer",
