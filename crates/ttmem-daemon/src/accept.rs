@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use ttmem_sources::Sources;
 
-/// Descriptors that connections of old clients leave free.
-const RESERVED_DESCRIPTORS: usize = MAX_QUERY_CONNECTIONS + 32;
+/// Descriptors that connections of old clients leave free. A query may need another one, for the file with its answer.
+const RESERVED_DESCRIPTORS: usize = 2 * MAX_QUERY_CONNECTIONS + 32;
 /// Connections accepted before other events are handled.
 const MAX_ACCEPTED: usize = 256;
 /// Connections of old clients closed for new ones before other events are handled.

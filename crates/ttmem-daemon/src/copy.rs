@@ -113,7 +113,8 @@ impl Drop for StateCopy {
 
 /// Ends and reaps a child. Returns its status and the processor time that it took.
 fn end(pid: libc::pid_t) -> (libc::c_int, Duration) {
-    let mut status = 0;
+    // A failure, unless the kernel says otherwise.
+    let mut status = 1 << 8;
     // SAFETY: the child was not reaped yet, so the pid is its own. The kernel fills in both structs, for which zero is valid.
     let usage = unsafe {
         libc::kill(pid, libc::SIGKILL);
@@ -193,5 +194,54 @@ impl Write for Limited {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::io::Read;
+
+    fn finish(copy: StateCopy) -> Result<String, &'static str> {
+        poll(&mut [PollFd::from_borrowed_fd(copy.fd(), PollFlags::IN)], None).unwrap();
+        copy.finish().answer.map(|mut file| {
+            let mut text = String::new();
+            file.rewind().unwrap();
+            file.read_to_string(&mut text).unwrap();
+            text
+        })
+    }
+
+    fn start(write: impl FnOnce(&mut dyn Write) -> Result<(), serde_json::Error>) -> StateCopy {
+        StateCopy::start(7, Mono(0), write).unwrap()
+    }
+
+    #[test]
+    fn copy_writes_its_answer_or_why_there_is_none() {
+        let mut state = vec![1, 2];
+        let answered = start(|answer| {
+            state.push(3);
+            serde_json::to_writer(answer, &state)
+        });
+        assert_eq!(finish(answered).unwrap(), "[1,2,3]\n");
+        assert_eq!(state, [1, 2], "only the child's copy has changed");
+        let long = start(|answer| {
+            let part = "x".repeat(1 << 20);
+            (0..200).try_for_each(|_| serde_json::to_writer(&mut *answer, &part))
+        });
+        assert!(finish(long).unwrap().starts_with(r#"{"error":"the answer is longer than 128 MiB"#));
+    }
+
+    #[test]
+    fn killed_copy_has_no_answer() {
+        let endless = start(|_| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        assert!(!endless.is_slow(Mono(MAX_NS)) && endless.is_slow(Mono(MAX_NS + 1)));
+        endless.kill();
+        assert!(finish(endless).unwrap_err().starts_with("the answer took too much memory or time"));
     }
 }
