@@ -1,4 +1,4 @@
-//! Long tests of the workspace: `cargo xtask truth`, `drift`, `fit`, `programs` and `loom`.
+//! Long tests of the workspace: `cargo xtask truth`, `siege`, `drift`, `fit`, `programs` and `loom`.
 
 use crate::{build_release, cargo, lab, succeed, target};
 use anyhow::{Context, ensure};
@@ -13,6 +13,13 @@ pub(crate) fn loom() -> anyhow::Result<()> {
 pub(crate) fn truth(names: &[&str]) -> anyhow::Result<()> {
     let mut test = cargo(&["test", "--release", "--locked", "--package", "ttmem", "--test", "truth", "--"]);
     succeed(test.arg("--nocapture").args(names).env("TTMEM_LONG", "1"))
+}
+
+/// `cargo xtask siege [SECONDS]`: the long form of `crates/ttmem/tests/siege`. In release, since its times are limited.
+pub(crate) fn siege(seconds: &str) -> anyhow::Result<()> {
+    seconds.parse::<u64>().context("SECONDS is a number")?;
+    let mut test = cargo(&["test", "--release", "--locked", "--package", "ttmem", "--test", "siege", "--"]);
+    succeed(test.args(["--nocapture", "hostile"]).env("TTMEM_SIEGE", seconds))
 }
 
 /// `cargo xtask programs [OP…]`: the long form of `more_ops` of `crates/ttmem/tests/lab`, with all operations or those whose

@@ -59,6 +59,8 @@ Long forms:
                      figures against their budgets, in release; GROUP is one of agent, model, c, segment, threads,
                      run, ingest, core, machine, daemon, frame, python
   truth [NAME…]      compare readers with writers: threads, 1,000 kills, restarts; in release
+  siege [SECONDS]    attack a daemon as an unprivileged user in several ways, for so long each (default 10), and measure what others
+                     notice; with 30 or more, over 8 million buffers; needs root
   fuzz [SECONDS]     run every fuzz target for so long (default 60)
   mutants [ARG…]     run cargo-mutants with these arguments, as `-f crates/ttmem-core/src/state.rs`
   screens            draw the README's pictures of the demo into docs/screens";
@@ -89,6 +91,8 @@ fn main() -> ExitCode {
         ["fit", ref args @ ..] => long::fit(args),
         ["programs", ref ops @ ..] => long::programs(ops),
         ["truth", ref names @ ..] => long::truth(names),
+        ["siege"] => long::siege("10"),
+        ["siege", seconds] => long::siege(seconds),
         ["gen"] => generated::run(false),
         ["gen", "--check"] => generated::run(true),
         ["public-api"] => public_api::run(false),

@@ -123,7 +123,7 @@ pub struct Health {
     /// Files of tt-metal counters that are read.
     #[serde(default)]
     pub counter_files: u64,
-    /// Files named like segments or counters that cannot be read.
+    /// Files named like segments or counters that cannot be read, and the socket of a daemon that does not answer.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Live records behind the figures.

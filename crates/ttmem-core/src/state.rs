@@ -257,6 +257,12 @@ impl State {
         self.ledger.live()
     }
 
+    /// Live allocations of a process.
+    pub fn live_records_of(&self, process: ProcessId) -> u64 {
+        let pools = self.processes.get(&process).into_iter().flat_map(|it| it.pools.values());
+        pools.map(|&pool| self.ledger.pool(pool).totals.count).sum()
+    }
+
     fn register_process(&mut self, by: Author, info: Process) -> Outcome {
         match self.processes.get_mut(&by.id) {
             Some(known) => {

@@ -5,16 +5,21 @@ use crate::listen::describe_error;
 use crate::poller::Token;
 use crate::query::QueryConnection;
 use crate::server::Daemon;
+use crate::shares::choose_user;
 use crate::socket;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use ttmem_sources::Sources;
 
-/// Descriptors that connections of old clients leave free.
-const RESERVED_DESCRIPTORS: usize = MAX_QUERY_CONNECTIONS + 32;
+/// Descriptors that connections of old clients leave free. A query may need another one, for the file with its answer.
+const RESERVED_DESCRIPTORS: usize = 2 * MAX_QUERY_CONNECTIONS + 32;
 /// Connections accepted before other events are handled.
-const MAX_ACCEPTED: usize = 64;
+const MAX_ACCEPTED: usize = 256;
+/// Connections of old clients closed for new ones before other events are handled.
+const MAX_CLOSED: usize = 8;
+/// Connections among which one is searched whose processes have nothing allocated.
+const MAX_SEARCHED: usize = 256;
 /// Connections of the query socket at the same time.
 const MAX_QUERY_CONNECTIONS: usize = 64;
 
@@ -61,16 +66,25 @@ impl Daemon {
     }
 
     pub(crate) fn accept_legacy(&mut self) {
+        let mut closed = 0;
         for _ in 0..MAX_ACCEPTED {
             // Some descriptors are reserved for queries, however many old clients there are. Each connection may need another
             // one for its process.
             let used =
                 2 * self.connections.len() + self.session.processes().count() + self.source_descriptors();
-            if used + RESERVED_DESCRIPTORS.min(self.max_descriptors / 2) >= self.max_descriptors {
+            let is_full = used + RESERVED_DESCRIPTORS.min(self.max_descriptors / 2) >= self.max_descriptors;
+            if is_full && self.connections.is_empty() {
                 return self.pause_accepting("every descriptor is in use");
+            }
+            if closed == MAX_CLOSED {
+                return;
             }
             let Some(stream) = self.accept(Token::LegacyListener) else { return };
             let Ok(peer) = socket::peer(stream.as_fd()) else { continue };
+            if is_full {
+                closed += 1;
+                self.make_room(peer.uid);
+            }
             let number = self.next_number();
             if self.poller.add(&stream, Token::Legacy(number)).is_ok() {
                 self.connections.insert(number, Connection::new(stream, peer));
@@ -78,16 +92,48 @@ impl Daemon {
         }
     }
 
+    /// Closes a connection of the old client's user with the most, for a new one of `newcomer`: the oldest of those whose
+    /// processes have nothing allocated, if there is one. So a user's connections close only this user's own.
+    fn make_room(&mut self, newcomer: u32) {
+        let users = self.connections.values().map(|it| it.peer.uid);
+        let Some(uid) = choose_user(users, newcomer) else { return };
+        let of_user = || self.connections.iter().filter(|(_, it)| it.peer.uid == uid);
+        let idle = of_user().take(MAX_SEARCHED).find(|(_, it)| self.is_idle(it));
+        let Some((&number, _)) = idle.or_else(|| of_user().next()) else { return };
+        if let Some(connection) = self.connections.remove(&number) {
+            let pid = connection.peer.pid;
+            self.output.warn(
+                "connection closed to make room",
+                format_args!(
+                    "connection {number} of pid {pid} closed: every descriptor is in use, and user {uid} has the most \
+                     connections"
+                ),
+            );
+            self.end_connection(&connection);
+        }
+    }
+
+    /// Whether no process of a connection has anything allocated.
+    fn is_idle(&self, connection: &Connection) -> bool {
+        let processes = connection.processes.iter().filter_map(|&(_, it)| self.session.processes().get(it));
+        processes.into_iter().all(|it| self.session.state().live_records_of(it.id) == 0)
+    }
+
     pub(crate) fn accept_queries(&mut self) {
         for _ in 0..MAX_ACCEPTED {
             let Some(stream) = self.accept(Token::QueryListener) else { return };
+            let Ok(peer) = socket::peer(stream.as_fd()) else { continue };
             if self.queries.len() >= MAX_QUERY_CONNECTIONS {
-                // The oldest connection is closed, so that stuck ones do not lock others out.
-                self.queries.pop_first();
+                // The oldest connection of the user with the most is closed, so that stuck ones do not lock others out.
+                let victim = choose_user(self.queries.values().map(|it| it.peer.uid), peer.uid);
+                let oldest = self.queries.iter().find(|(_, it)| Some(it.peer.uid) == victim);
+                if let Some((&number, _)) = oldest {
+                    self.close_query(number);
+                }
             }
             let number = self.next_number();
             if self.poller.add(&stream, Token::Query(number)).is_ok() {
-                self.queries.insert(number, QueryConnection::new(stream));
+                self.queries.insert(number, QueryConnection::new(stream, peer));
             }
         }
     }

@@ -8,7 +8,7 @@ mod questions;
 use crate::server::Daemon;
 use crate::socket::{self, Peer};
 use rustix::event::epoll;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -33,6 +33,8 @@ const BUFFER: usize = 256 << 10;
 const MAX_READS: usize = 4;
 /// How long one connection's turn may take.
 const TURN_NS: u64 = 5_000_000;
+/// Time for all connections of a user in one round of the loop; the last one may exceed it.
+const ROUND_NS: u64 = 10_000_000;
 /// Bytes handled between two readings of the clock.
 const SLICE: usize = 16 << 10;
 /// Allocations of one device and space that a report lists; the rest is counted.
@@ -110,7 +112,26 @@ impl Daemon {
             self.wake(number);
         }
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            self.unfinished.push(number);
+        }
+    }
+
+    /// Reads from the connections that have something to read. Each user has a part of the round, so that one with many
+    /// connections does not hold up others.
+    pub(crate) fn read_clients(&mut self) {
+        let (mut seen, mut spent) = (BTreeSet::new(), BTreeMap::new());
+        for number in std::mem::take(&mut self.unfinished) {
+            let Some(connection) = self.connections.get(&number).filter(|_| seen.insert(number)) else {
+                continue;
+            };
+            let spent: &mut u64 = spent.entry(connection.peer.uid).or_default();
+            if *spent > ROUND_NS {
+                self.unfinished.push(number);
+                continue;
+            }
+            let begin = monotonic();
             self.read_legacy(number);
+            *spent += monotonic().since(begin);
         }
     }
 
@@ -140,7 +161,7 @@ impl Daemon {
             let peer = connection.peer;
             self.handle_question(number, connection, peer, frame, true);
             if monotonic() > until {
-                self.unfinished.insert(number);
+                self.unfinished.push(number);
                 return self.send_answers(number, connection);
             }
         }
@@ -237,7 +258,7 @@ impl Daemon {
             match question {
                 Some(frame) if self.draining => {
                     connection.deferred.push_back(frame);
-                    self.unfinished.insert(number);
+                    self.unfinished.push(number);
                 }
                 Some(frame) => self.handle_question(number, connection, sender, frame, !rest.is_empty()),
                 None if rest.is_empty() => return Progress::Finished,
@@ -246,7 +267,7 @@ impl Daemon {
             if monotonic() > until {
                 connection.backlog = rest.to_vec();
                 connection.backlog_sender = sender;
-                self.unfinished.insert(number);
+                self.unfinished.push(number);
                 return Progress::TimedOut;
             }
         }

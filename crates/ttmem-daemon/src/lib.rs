@@ -11,10 +11,12 @@
 //! It is a [`ttmem_reader::Session`] plus sockets plus the old clients' protocol.
 //!
 //! * [`serve`] runs it; `ttmem_reader::protocol` is the protocol of queries.
-//! * `server` is the loop, with `poller` and `accept`; `legacy` and `query` are the two kinds of connection; `tracking` connects
+//! * `server` is the loop, with `poller` and `accept`; `legacy` and `query` are the two kinds of connection; `turns` shares the
+//!   loop among users, with `shares` and `copy`; `tracking` connects
 //!   them to the session; `subscriptions` has the connections that follow single events.
 
 mod accept;
+mod copy;
 mod eventlog;
 mod legacy;
 mod listen;
@@ -23,10 +25,12 @@ mod output;
 mod poller;
 mod query;
 mod server;
+mod shares;
 mod signal;
 mod socket;
 mod subscriptions;
 mod tracking;
+mod turns;
 
 use std::io;
 use std::path::PathBuf;

@@ -14,6 +14,8 @@ pub(crate) enum Token {
     Legacy(u64),
     Query(u64),
     Process(u64),
+    /// The copy of the daemon that computes an answer for a connection.
+    Copy(u64),
 }
 
 impl Token {
@@ -25,6 +27,7 @@ impl Token {
             Self::Legacy(number) => number << 3 | 3,
             Self::Query(number) => number << 3 | 4,
             Self::Process(number) => number << 3 | 5,
+            Self::Copy(number) => number << 3 | 6,
         })
     }
 
@@ -37,6 +40,7 @@ impl Token {
             3 => Self::Legacy(data >> 3),
             4 => Self::Query(data >> 3),
             5 => Self::Process(data >> 3),
+            6 => Self::Copy(data >> 3),
             _ => Self::Signal,
         }
     }

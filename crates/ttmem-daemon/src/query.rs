@@ -1,16 +1,22 @@
-//! Connections of the query socket: reads requests, and sends answers as far as the peer takes them.
+//! Connections of the query socket: reads requests, and sends answers as far as the peer takes them. `turns` chooses whose turn
+//! it is.
 //!
 //! The protocol is `ttmem_reader::protocol`.
 
-use crate::poller::Token;
+use crate::poller::{Poller, Token};
 use crate::server::Daemon;
+use crate::socket::Peer;
 use crate::subscriptions::push_line;
 use jiff::Timestamp;
 use rustix::event::epoll::EventFlags;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use ttmem_core::Detail;
 use ttmem_core::detail::BlockQuery;
+use ttmem_core::words::Mono;
 use ttmem_reader::protocol::{EVENTS_END, Listing, error_answer};
 use ttmem_reader::{EventQuery, RESCAN_ON_REQUEST_NS, Request};
 use ttmem_sources::RecentRecords;
@@ -19,6 +25,8 @@ use ttmem_sources::RecentRecords;
 const MAX_REQUEST: usize = 4096;
 /// An answer is continued while fewer bytes wait to be sent.
 const MAX_UNSENT: usize = 64 << 10;
+/// How long a peer may leave its answer unread.
+const UNREAD_NS: u64 = 30 * Mono::SECOND;
 /// Reads of one connection in one turn; what is left wakes the loop again.
 const MAX_READS: usize = 16;
 /// Pieces of a listing written in one turn.
@@ -29,6 +37,19 @@ const EVENTS_PER_PIECE: usize = 512;
 /// A connection of the query socket.
 pub(crate) struct QueryConnection {
     stream: UnixStream,
+    pub(crate) peer: Peer,
+    /// Its place among those that wait for their turn.
+    pub(crate) queued: Option<u64>,
+    /// Whether its request waits until a copy of the daemon may be started.
+    pub(crate) awaits_copy: bool,
+    /// Whether a copy of the daemon computes its answer.
+    is_copying: bool,
+    /// An answer that a copy computed, and how much of it was taken.
+    copied: Option<(File, u64)>,
+    /// Since when the peer has read nothing of its answer.
+    pub(crate) unread_since: Option<Mono>,
+    /// Bytes sent so far.
+    sent: u64,
     /// What the loop waits for.
     interest: Interest,
     request: Vec<u8>,
@@ -37,7 +58,7 @@ pub(crate) struct QueryConnection {
     /// Events that are listed.
     events: Option<(EventQuery, RecentRecords)>,
     /// Whether new events are sent until the peer hangs up. Nothing else is answered then.
-    follows: bool,
+    pub(crate) follows: bool,
     /// Whether the rest of a line is skipped, because it is too long.
     skips_line: bool,
     /// Whether the peer has closed its side.
@@ -46,10 +67,10 @@ pub(crate) struct QueryConnection {
 
 /// What the loop waits for on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Interest {
+pub(crate) enum Interest {
     Reading,
     Writing,
-    /// Only that the peer hangs up: it sends nothing more.
+    /// Only that the peer hangs up: it sends nothing more, or its turn comes later.
     HangUp,
 }
 
@@ -76,57 +97,49 @@ impl Answer {
         }
     }
 
-    /// Sends as much as the peer takes.
-    fn send(&mut self, stream: &UnixStream) -> io::Result<()> {
+    /// Sends as much as the peer takes, and returns its length.
+    fn send(&mut self, stream: &UnixStream) -> io::Result<u64> {
+        let mut sent = 0;
         while !self.rest().is_empty() {
             match rustix::net::send(stream, self.rest(), rustix::net::SendFlags::NOSIGNAL) {
-                Ok(len) => self.advance(len),
+                Ok(len) => {
+                    sent += len as u64;
+                    self.advance(len);
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => break,
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(())
+        Ok(sent)
     }
 }
 
 impl Daemon {
-    /// Handles an event of a connection's socket.
-    pub(crate) fn handle_query(&mut self, number: u64, flags: EventFlags) {
-        let Some(mut connection) = self.queries.remove(&number) else { return };
-        let is_gone = connection.follows && flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        match connection.take_turn(self, number).filter(|_| !is_gone) {
-            Some(interest) => {
-                // While an answer waits, no request is read, so that requests do not wake the loop.
-                if interest != connection.interest {
-                    connection.interest = interest;
-                    let (fd, token) = (connection.stream.as_fd(), Token::Query(number));
-                    let (reading, writing) = (interest == Interest::Reading, interest == Interest::Writing);
-                    self.poller.modify(fd, token, reading, writing);
-                }
-                self.queries.insert(number, connection);
-            }
-            None => self.subscriptions.unsubscribe(number),
-        }
-    }
-
-    /// Sends queued events on the connections that have room for them.
+    /// Queues the connections that have room for queued events.
     pub(crate) fn send_events(&mut self) {
         let queries = &self.queries;
         self.subscriptions.retain(|number| queries.contains_key(&number));
         for number in self.subscriptions.waiting() {
             if self.queries.get(&number).is_some_and(|it| it.interest != Interest::Writing) {
-                self.handle_query(number, EventFlags::empty());
+                self.queue_query(number, EventFlags::empty());
             }
         }
     }
 }
 
 impl QueryConnection {
-    pub(crate) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream, peer: Peer) -> Self {
         let (request, answer) = Default::default();
         Self {
             stream,
+            peer,
+            queued: None,
+            awaits_copy: false,
+            is_copying: false,
+            copied: None,
+            unread_since: None,
+            sent: 0,
             interest: Interest::Reading,
             request,
             answer,
@@ -138,13 +151,69 @@ impl QueryConnection {
         }
     }
 
+    /// Bytes of answers that the peer has not read.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        let copied = self.copied.as_ref().and_then(|(file, at)| Some(file.metadata().ok()?.len() - at));
+        self.answer.rest().len() as u64 + copied.unwrap_or(0)
+    }
+
+    /// Takes an answer that a copy of the daemon computed, or why there is none.
+    pub(crate) fn take_copied(&mut self, answer: Result<File, &str>) {
+        self.is_copying = false;
+        match answer {
+            Ok(file) => self.copied = Some((file, 0)),
+            Err(why) => self.answer_error(why),
+        }
+    }
+
+    /// Sets what the loop waits for.
+    pub(crate) fn wait_for(&mut self, poller: &Poller, interest: Interest, number: u64) {
+        if interest != self.interest {
+            self.interest = interest;
+            let (reading, writing) = (interest == Interest::Reading, interest == Interest::Writing);
+            poller.modify(self.stream.as_fd(), Token::Query(number), reading, writing);
+        }
+    }
+
     /// Reads, answers and sends for one turn. Returns what the loop must wait for, or `None` when the connection is finished.
-    fn take_turn(&mut self, daemon: &mut Daemon, number: u64) -> Option<Interest> {
+    ///
+    /// While an answer waits, no request is read, so that requests do not wake the loop.
+    pub(crate) fn take_turn(&mut self, daemon: &mut Daemon, number: u64) -> Option<Interest> {
+        let before = self.sent;
+        let interest = self.continue_turn(daemon, number)?;
+        self.note_progress(interest, self.sent != before, daemon.session.now());
+        Some(interest)
+    }
+
+    /// Notes whether the loop waits for the peer to read, after a turn in which it did or did not.
+    fn note_progress(&mut self, interest: Interest, has_read: bool, now: Mono) {
+        // One that follows events loses events instead.
+        if interest != Interest::Writing || self.follows {
+            self.unread_since = None;
+        } else if has_read || self.unread_since.is_none() {
+            self.unread_since = Some(now);
+        }
+    }
+
+    /// Whether the peer has left its answer unread for too long.
+    pub(crate) fn is_abandoned(&self, now: Mono) -> bool {
+        self.unread_since.is_some_and(|since| now.since(since) > UNREAD_NS)
+    }
+
+    fn continue_turn(&mut self, daemon: &mut Daemon, number: u64) -> Option<Interest> {
         let (mut pieces, mut answered, mut reads) = (0, false, 0);
         loop {
-            self.answer.send(&self.stream).ok()?;
+            self.sent += self.answer.send(&self.stream).ok()?;
             if self.answer.rest().len() >= MAX_UNSENT {
                 return Some(Interest::Writing);
+            }
+            if self.copied.is_some() {
+                if pieces == MAX_PIECES {
+                    return Some(Interest::Writing);
+                }
+                pieces += 1;
+                self.read_copied().ok()?;
+                continue;
             }
             if self.events.is_some() {
                 if pieces == MAX_PIECES {
@@ -168,6 +237,9 @@ impl QueryConnection {
             if !self.answer.rest().is_empty() {
                 return Some(Interest::Writing);
             }
+            if self.is_copying {
+                return Some(Interest::HangUp);
+            }
             if self.follows {
                 self.answer.bytes = daemon.subscriptions.take(number);
                 if !self.answer.bytes.is_empty() {
@@ -185,8 +257,12 @@ impl QueryConnection {
                     return Some(Interest::Writing);
                 }
                 answered = true;
-                let line: Vec<u8> = self.request.drain(..=end).collect();
+                let line = self.request[..=end].to_vec();
                 self.begin_answer(daemon, number, &line);
+                if self.awaits_copy {
+                    return Some(Interest::HangUp);
+                }
+                self.request.drain(..=end);
                 continue;
             }
             if self.ended {
@@ -228,43 +304,63 @@ impl QueryConnection {
         }
     }
 
+    /// Reads the next piece of an answer that a copy computed.
+    fn read_copied(&mut self) -> io::Result<()> {
+        let Some((file, at)) = &mut self.copied else { return Ok(()) };
+        let bytes = &mut self.answer.bytes;
+        let before = bytes.len();
+        bytes.resize(before + MAX_UNSENT, 0);
+        let len = file.read_at(&mut bytes[before..], *at)?;
+        bytes.truncate(before + len);
+        *at += len as u64;
+        if len == 0 {
+            self.copied = None;
+        }
+        Ok(())
+    }
+
+    /// Begins the answer to a request; or notes that the request waits for a copy of the daemon.
     fn begin_answer(&mut self, daemon: &mut Daemon, number: u64, line: &[u8]) {
-        match Request::parse(line) {
-            Ok(Request::Snapshot(mut detail)) => {
-                if let Some(query) = &mut detail.blocks {
-                    query.limit = query.limit.min(BlockQuery::MOST);
-                }
-                let snapshot = daemon.snapshot(&detail);
-                match serde_json::to_writer(&mut self.answer.bytes, &snapshot) {
-                    Ok(()) => self.answer.bytes.push(b'\n'),
-                    Err(e) => {
-                        self.answer = Answer::default();
-                        self.answer_error(&e.to_string());
-                    }
-                }
-            }
-            Ok(Request::Allocations) => {
-                daemon.reap(&[]);
-                daemon.poll_sources(RESCAN_ON_REQUEST_NS);
+        self.awaits_copy = false;
+        if let Err(why) = self.try_answer(daemon, number, line) {
+            self.answer = Answer::default();
+            self.answer_error(&why);
+        }
+    }
+
+    fn try_answer(&mut self, daemon: &mut Daemon, number: u64, line: &[u8]) -> Result<(), String> {
+        let mut request = Request::parse(line)?;
+        let uid = self.peer.uid;
+        daemon.check_unread(uid)?;
+        if let Request::Snapshot(Detail { blocks: Some(query), .. }) = &mut request {
+            query.limit = query.limit.min(BlockQuery::MOST);
+        }
+        match request {
+            Request::Allocations => {
+                daemon.prepare_answer(&request);
                 self.listing = Some(Listing::default());
+                Ok(())
             }
-            Ok(Request::Report) => {
-                daemon.reap(&[]);
-                daemon.poll_sources(RESCAN_ON_REQUEST_NS);
-                match daemon.session.answer(&Request::Report) {
-                    Ok(answer) => {
-                        self.answer.bytes.extend_from_slice(&answer);
-                        self.answer.bytes.push(b'\n');
-                    }
-                    Err(e) => self.answer_error(&e.to_string()),
-                }
+            Request::Events(query) => self.begin_events(daemon, number, query),
+            _ if !daemon.needs_copy(&request) => {
+                daemon.prepare_answer(&request);
+                let answer = &mut self.answer.bytes;
+                daemon.write_answer(&request, answer).map_err(|e| e.to_string())?;
+                answer.push(b'\n');
+                Ok(())
             }
-            Ok(Request::Events(query)) => {
-                if let Err(why) = self.begin_events(daemon, number, query) {
-                    self.answer_error(&why);
-                }
+            _ if !daemon.has_room_for_copy(uid) => {
+                self.awaits_copy = true;
+                Ok(())
             }
-            Err(why) => self.answer_error(&why),
+            _ => {
+                daemon.prepare_answer(&request);
+                daemon.start_copy(number, uid, &request)?;
+                self.is_copying = true;
+                // A sign of life, since the answer may take long.
+                self.answer.bytes.push(b' ');
+                Ok(())
+            }
         }
     }
 
@@ -282,6 +378,7 @@ impl QueryConnection {
         let kept = if lists { daemon.session.recent_records() } else { None };
         if query.follow {
             query.since.get_or_insert_with(Timestamp::now);
+            daemon.make_room_for_follower(self.peer.uid);
             daemon.subscriptions.subscribe(number, query.clone())?;
             daemon.plan_next_scan();
             self.follows = true;
@@ -334,5 +431,28 @@ mod tests {
         }
         assert_eq!(next, 32 << 20 >> 2);
         assert!(moves < 20, "{moves}: each time only half of it is left");
+    }
+
+    #[test]
+    fn answer_that_is_not_read_is_abandoned() {
+        let at = |seconds: u64| Mono(seconds * Mono::SECOND);
+        let (stream, mut peer) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut connection = QueryConnection::new(stream, Peer { pid: 1, uid: 1 });
+        connection.answer.bytes = vec![0; 8 << 20];
+        let turn = |connection: &mut QueryConnection, now| {
+            let sent = connection.answer.send(&connection.stream).unwrap();
+            connection.note_progress(Interest::Writing, sent > 0, now);
+        };
+        turn(&mut connection, at(0));
+        assert!(!connection.is_abandoned(at(30)) && connection.is_abandoned(at(31)));
+        turn(&mut connection, at(10));
+        assert!(connection.is_abandoned(at(31)), "nothing was read in this turn");
+        peer.read_exact(&mut [0; 100_000]).unwrap();
+        turn(&mut connection, at(20));
+        assert!(!connection.is_abandoned(at(50)) && connection.is_abandoned(at(51)));
+        connection.follows = true;
+        turn(&mut connection, at(60));
+        assert!(!connection.is_abandoned(at(1000)), "events are lost instead");
     }
 }

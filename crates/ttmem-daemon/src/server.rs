@@ -1,15 +1,17 @@
 //! The loop: waits for connections, signals, exits and time, and handles them in turn.
 
+use crate::copy::StateCopy;
 use crate::legacy::Connection;
 use crate::listen::{Listener, describe_error};
 use crate::manager::{self, ServiceManager};
 use crate::output::Output;
 use crate::poller::{Poller, Token};
 use crate::query::QueryConnection;
+use crate::shares::Shares;
 use crate::signal::{SUMMARY, signal_stream};
 use crate::subscriptions::Subscriptions;
 use crate::{Error, Options, SimulatedSensors, eventlog};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::{FindingKind, Severity};
 use ttmem_core::words::{ChipId, Mono, Space};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_reader::{ProcessKey, RESCAN_ON_REQUEST_NS, Session, raise_descriptor_limit};
+use ttmem_reader::{ProcessKey, Session, raise_descriptor_limit};
 use ttmem_sources::{ExitWatch, Retention};
 
 /// Time between two ticks of the state.
@@ -47,8 +49,14 @@ pub(crate) struct Daemon {
     pub(crate) connections: BTreeMap<u64, Connection>,
     /// Connections of the query socket, by number.
     pub(crate) queries: BTreeMap<u64, QueryConnection>,
-    /// Connections of old clients whose turn ended before all was read.
-    pub(crate) unfinished: BTreeSet<u64>,
+    /// Copies of the daemon that compute answers, by the number of the connection.
+    pub(crate) copies: BTreeMap<u64, StateCopy>,
+    /// What users used of the time for queries.
+    pub(crate) shares: Shares,
+    /// The last place in the queue of connections that wait for their turn.
+    pub(crate) last_turn: u64,
+    /// Connections of old clients that have something to read, in the order of their turns. A number may be repeated.
+    pub(crate) unfinished: Vec<u64>,
     /// When the framer of which connection must be informed of a pause.
     pub(crate) pauses: Vec<(Mono, u64)>,
     pub(crate) buffer: Vec<u8>,
@@ -113,7 +121,10 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         output: Output::new(options.quiet),
         connections: BTreeMap::new(),
         queries: BTreeMap::new(),
-        unfinished: BTreeSet::new(),
+        copies: BTreeMap::new(),
+        shares: Shares::new(rustix::process::geteuid().as_raw()),
+        last_turn: 0,
+        unfinished: Vec::new(),
         pauses: Vec::new(),
         buffer: Vec::new(),
         line: String::new(),
@@ -172,7 +183,8 @@ impl Daemon {
                     Token::LegacyListener => self.accept_legacy(),
                     Token::QueryListener => self.accept_queries(),
                     Token::Legacy(number) => self.handle_legacy(number, event.flags),
-                    Token::Query(number) => self.handle_query(number, event.flags),
+                    Token::Query(number) => self.queue_query(number, event.flags),
+                    Token::Copy(number) => self.finish_copy(number),
                     Token::Process(number) => exited.push(ProcessKey(number)),
                     Token::Signal => {
                         if self.handle_signals(signals) {
@@ -182,9 +194,7 @@ impl Daemon {
                     }
                 }
             }
-            for number in std::mem::take(&mut self.unfinished) {
-                self.read_legacy(number);
-            }
+            self.read_clients();
             // Exits come last: the same round may have what a process sent before.
             for process in exited {
                 self.handle_exit(process);
@@ -193,6 +203,7 @@ impl Daemon {
             if std::mem::take(&mut self.saw_exited_peer) {
                 self.reap(&[]);
             }
+            self.answer_queries();
             if self.next_poll.is_some_and(|at| now >= at) {
                 self.poll_rings(RESCAN_WHILE_TICKING_NS);
             }
@@ -228,7 +239,7 @@ impl Daemon {
         if let Some(&(at, _)) = self.pauses.iter().min() {
             timeout = timeout.min(Duration::from_nanos(at.since(now)));
         }
-        if let Some(at) = self.next_poll {
+        for at in self.next_poll.into_iter().chain(self.next_query_at()) {
             timeout = timeout.min(Duration::from_nanos(at.since(now)));
         }
         if self.output.is_blocked() {
@@ -267,6 +278,7 @@ impl Daemon {
         self.read_simulated_sensors();
         self.session.tick();
         self.close_slow_connections();
+        self.close_unread();
         if self.accepting_paused {
             // If that fails again, the next tick tries again.
             self.accepting_paused = self.start_accepting().is_err();
@@ -312,14 +324,8 @@ impl Daemon {
         }
     }
 
-    /// Takes a snapshot without processes that have exited by now.
+    /// Takes a snapshot of what was read so far.
     pub(crate) fn snapshot(&mut self, detail: &Detail) -> Snapshot {
-        self.reap(&[]);
-        self.session.note_request();
-        self.poll_sources(RESCAN_ON_REQUEST_NS);
-        if detail.cores || detail.cores_of.is_some() {
-            self.session.record_peaks();
-        }
         let mut snapshot = self.session.snapshot(detail);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;

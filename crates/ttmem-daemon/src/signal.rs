@@ -16,6 +16,8 @@ pub(crate) fn signal_stream() -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
     writer.set_nonblocking(true)?;
+    // SAFETY: this only sets the default, without which children could not be reaped; a parent may have changed it.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     for (signal, byte) in [(SIGINT, END), (SIGTERM, END), (SIGHUP, END), (SIGUSR1, SUMMARY)] {
         // `nohup` ignores SIGHUP, so that the daemon outlives its terminal.
         if signal != SIGHUP || !is_ignored(SIGHUP) {

@@ -117,9 +117,14 @@ impl Subscriptions {
         self.log_segments || self.subscribers.values().any(|it| it.query.levels)
     }
 
+    /// Whether one more connection may follow events.
+    pub(crate) fn have_room(&self) -> bool {
+        self.subscribers.len() < MAX_SUBSCRIBERS
+    }
+
     /// Adds a connection that follows events.
     pub(crate) fn subscribe(&mut self, number: u64, query: EventQuery) -> Result<(), String> {
-        if self.subscribers.len() >= MAX_SUBSCRIBERS {
+        if !self.have_room() {
             return Err(format!("{MAX_SUBSCRIBERS} connections follow events already"));
         }
         self.subscribers.insert(number, Subscriber { query, queue: Vec::new(), lost: BTreeMap::new() });

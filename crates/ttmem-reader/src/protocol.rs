@@ -115,36 +115,73 @@ pub fn ask(path: &Path, request: &Request) -> io::Result<Vec<u8>> {
     ask_within(path, request, TIMEOUT)
 }
 
-/// Asks a daemon with a timeout for each read and write, and returns its answer, one line of JSON.
-pub fn ask_within(path: &Path, request: &Request, timeout: Duration) -> io::Result<Vec<u8>> {
-    let mut stream = connect(path)?;
-    stream.set_nonblocking(false)?;
+/// Asks a daemon that must begin to answer within a time, and returns its answer, one line of JSON.
+pub fn ask_within(path: &Path, request: &Request, begin: Duration) -> io::Result<Vec<u8>> {
+    try_ask(path, request, begin).map_err(|(AskError::Silent(error) | AskError::Failed(error))| error)
+}
+
+/// Why a daemon did not answer.
+#[derive(Debug)]
+pub(crate) enum AskError {
+    /// It sent nothing at all: it does not run, hangs, or is too busy.
+    Silent(io::Error),
+    /// It answered with an error, or not to the end.
+    Failed(io::Error),
+}
+
+/// Asks as [`ask_within`] does, and distinguishes a daemon that sends nothing. A daemon that needs longer
+/// for an answer sends a space at once.
+pub(crate) fn try_ask(path: &Path, request: &Request, begin: Duration) -> Result<Vec<u8>, AskError> {
+    let mut reader = send_request(path, request, begin).map_err(AskError::Silent)?;
+    let hang_up = || {
+        let text = "the daemon hung up before it had answered";
+        io::Error::new(io::ErrorKind::UnexpectedEof, text)
+    };
+    match reader.fill_buf() {
+        Ok([]) => return Err(AskError::Silent(hang_up())),
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            let text = format!("the daemon did not begin to answer within {} s", begin.as_secs());
+            return Err(AskError::Silent(io::Error::new(io::ErrorKind::TimedOut, text)));
+        }
+        Err(e) => return Err(AskError::Silent(e)),
+    }
+    let mut read = || {
+        reader.get_ref().set_read_timeout(Some(TIMEOUT))?;
+        let mut answer = Vec::with_capacity(64 << 10);
+        loop {
+            let begin = answer.len();
+            reader.read_until(b'\n', &mut answer)?;
+            if answer.pop() != Some(b'\n') {
+                return Err(hang_up());
+            }
+            let line = answer[begin..].trim_ascii_start();
+            if line.starts_with(b"{\"error\"") {
+                return Err(parse_error(line));
+            }
+            // Only a list of events has more than one line.
+            if !matches!(request, Request::Events(_)) || line == EVENTS_END {
+                return Ok(answer);
+            }
+            answer.push(b'\n');
+        }
+    };
+    read().map_err(AskError::Failed)
+}
+
+/// Connects to a daemon and sends a request.
+fn send_request(path: &Path, request: &Request, timeout: Duration) -> io::Result<BufReader<UnixStream>> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let mut stream = UnixStream::from(socket);
     stream.set_read_timeout(Some(timeout))?;
+    // Connecting takes at most as long, too, if other connections wait to be accepted.
     stream.set_write_timeout(Some(timeout))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(path)?)?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
-    let mut answer = Vec::with_capacity(64 << 10);
-    let mut reader = BufReader::with_capacity(256 << 10, stream);
-    loop {
-        let begin = answer.len();
-        reader.read_until(b'\n', &mut answer)?;
-        if answer.pop() != Some(b'\n') {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the daemon hung up before it had answered",
-            ));
-        }
-        let line = &answer[begin..];
-        if line.starts_with(b"{\"error\"") {
-            return Err(parse_error(line));
-        }
-        // Only a list of events has more than one line.
-        if !matches!(request, Request::Events(_)) || line == EVENTS_END {
-            return Ok(answer);
-        }
-        answer.push(b'\n');
-    }
+    Ok(BufReader::with_capacity(256 << 10, stream))
 }
 
 /// The error in the answer to a request that failed.

@@ -17,7 +17,7 @@ use rustix::process::Resource;
 use std::path::Path;
 use ttmem_core::input::{Input, Process};
 use ttmem_core::machine::Chip;
-use ttmem_core::snapshot::{MemoryEvent, RunReport, Usage};
+use ttmem_core::snapshot::{MemoryEvent, RunReport, Skipped, Usage};
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
 use ttmem_sources::{
@@ -60,6 +60,8 @@ pub struct Session {
     rescanned: Option<Mono>,
     /// Whether the first reading of sensors was waited for.
     sensors_awaited: bool,
+    /// The daemon that should have been asked instead, and does not answer.
+    pub(crate) silent_daemon: Option<Skipped>,
 }
 
 /// The state and the process table, which change together, and the session's clock.
@@ -76,7 +78,13 @@ impl Session {
     /// A session in which nothing is read yet. `seed` is that of the state's hash.
     pub fn new(config: SourceConfig, limits: Limits, seed: u64) -> Self {
         let model = Model::new(&config.root, limits, seed);
-        Self { sources: Some(Sources::new(config)), model, rescanned: None, sensors_awaited: false }
+        Self {
+            sources: Some(Sources::new(config)),
+            model,
+            rescanned: None,
+            sensors_awaited: false,
+            silent_daemon: None,
+        }
     }
 
     /// A session with default limits, for a program that reads without a daemon.
@@ -92,7 +100,7 @@ impl Session {
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
         emit_segment(&file, process, &mut model).map_err(unreadable)?;
         model.state.record_peaks(&mut model.analysis);
-        Ok(Self { sources: None, model, rescanned: None, sensors_awaited: true })
+        Ok(Self { sources: None, model, rescanned: None, sensors_awaited: true, silent_daemon: None })
     }
 
     /// Brings the session up to date: polls sources, rescans them if that is due, removes processes that have exited, and
@@ -316,6 +324,11 @@ impl Session {
         analysis.usage_of(state, chip)
     }
 
+    /// Reads the use of the host by each process, unless that was done shortly before. A snapshot does so if it has that part.
+    pub fn read_host_usage(&mut self) {
+        self.model.processes.read_host_usage(self.model.now);
+    }
+
     /// Takes a snapshot of everything known.
     pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
         let Model { state, analysis, now, wall, .. } = &mut self.model;
@@ -324,6 +337,7 @@ impl Session {
         if let Some(sources) = &self.sources {
             sources.fill_health(&mut snapshot.health);
         }
+        snapshot.health.skipped.extend(self.silent_daemon.clone());
         if detail.host {
             let mut usage = self.model.processes.read_host_usage(self.model.now);
             for process in &mut snapshot.processes {

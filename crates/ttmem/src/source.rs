@@ -8,7 +8,15 @@ use ttmem_sources::SourceConfig;
 /// Opens a source. `again`: more than one snapshot will be taken; `thorough`: with details that no table shows.
 pub(crate) fn open_source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::Result<Reader> {
     raise_descriptor_limit();
-    Ok(Reader::new(&sockets.reader_options(), again, thorough)?)
+    let mut reader = Reader::new(&sockets.reader_options(), again, thorough)?;
+    reader.report_silence(|path| {
+        let _ = writeln!(
+            io::stderr(),
+            "ttmem: the daemon at {} does not answer; reading this machine without it",
+            path.display()
+        );
+    });
+    Ok(reader)
 }
 
 /// Opens a session of this program, even if a daemon runs.

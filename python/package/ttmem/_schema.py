@@ -1392,7 +1392,9 @@ class Health(Record):
     counter_files: int
     """Files of tt-metal counters that are read."""
     skipped: tuple[Skipped, ...]
-    """Files named like segments or counters that cannot be read."""
+    """Files named like segments or counters that cannot be read, and the socket of a daemon that does not
+    answer.
+    """
     live_records: int
     """Live records behind the figures."""
     lost_records: int

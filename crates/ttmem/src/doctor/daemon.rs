@@ -104,7 +104,7 @@ impl Outcome {
         };
         let answer = match ask_within(path, &Request::SNAPSHOT, ANSWER_TIMEOUT) {
             Ok(answer) => answer,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 return Self::Invalid(format!("does not answer within {} s", ANSWER_TIMEOUT.as_secs()));
             }
             Err(e) => return Self::Invalid(format!("does not speak the query protocol: {e}")),

@@ -199,7 +199,7 @@ fn server_recovers_from_running_out_of_descriptors() {
     first.alloc(0, DRAM, 1, 4096);
     first.sync();
     let crowd: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&server.legacy).unwrap()).collect();
-    server.wait_for_warning("cannot accept a connection");
+    server.wait_for_warning("closed: every descriptor is in use");
     assert_eq!(first.query(0).levels.dram, 4096, "open connections are served");
     let busy = server.cpu_time();
     std::thread::sleep(Duration::from_millis(300));

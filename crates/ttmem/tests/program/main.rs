@@ -15,6 +15,7 @@ mod doctor;
 mod dump;
 mod events;
 mod fit;
+mod flood;
 mod leaks;
 mod machine;
 mod old_tools;
