@@ -8,6 +8,7 @@ mod listing;
 mod machine;
 mod programs;
 mod sites;
+mod users;
 mod warnings;
 
 use super::*;
