@@ -307,8 +307,12 @@ impl Session {
 
     /// Advances the state's clock: findings expire, history takes a sample.
     pub fn tick(&mut self) {
-        let Model { state, analysis, now, .. } = &mut self.model;
+        let chips = self.state().chips().count();
+        let Model { state, analysis, now, changes, .. } = &mut self.model;
         state.tick(analysis, *now);
+        if state.chips().count() < chips {
+            changes.push(SessionChange::ChipRemoved);
+        }
     }
 
     /// Records peaks as of now, instead of with the next tick.
