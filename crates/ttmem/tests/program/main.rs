@@ -32,6 +32,7 @@ mod table;
 mod terminal;
 mod transport;
 mod unknown;
+mod users;
 mod words;
 
 use std::path::Path;
