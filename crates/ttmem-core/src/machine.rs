@@ -103,7 +103,7 @@ impl Chip {
     }
 
     /// Adds what a process says of the chip, where the machine says nothing. Only a process that has the chip open may refine
-    /// the capacity that is assumed of its board, and only downwards: some of its cores may be harvested.
+    /// the capacity that is assumed of its board, since the number of harvested cores differs.
     pub(crate) fn add_claim(&mut self, claim: &Self, is_listed: bool, is_open: bool) {
         self.arch = self.arch.or(claim.arch);
         if self.board.is_none() {
@@ -210,7 +210,7 @@ impl Capacity {
     /// Whether a chip of which this is assumed may have another capacity.
     fn may_be(&self, other: &Self) -> bool {
         is_part(other.dram_bytes, self.dram_bytes)
-            && is_part(other.cores.into(), self.cores.into())
+            && is_part(other.cores.into(), u64::from(self.cores) * 5 / 4)
             && is_part(other.l1_bytes_per_core, self.l1_bytes_per_core)
     }
 

@@ -76,8 +76,8 @@ impl Default for Limits {
             // Four meshes of 32.
             chips_per_user: 128,
             definitions: 1 << 16,
-            // 64 processes with some 2,000 call sites each.
-            definition_bytes_per_user: 48 << 20,
+            // 64 processes with some 1,500 call sites each.
+            definition_bytes_per_user: 36 << 20,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Holdings {
 
 /// Bytes of the entry of a definition in its map, besides its text.
 pub(crate) const ENTRY_BYTES: u64 = 96;
+/// Bytes of a program, with what is derived of it.
+const PROGRAM_BYTES: u64 = 256;
 /// Bytes of a pool, with its sums by call site.
 const POOL_BYTES: u64 = 1024;
 
@@ -29,8 +31,9 @@ pub(super) fn allocator_bytes(allocator: &Allocator) -> u64 {
 
 impl ProcessState {
     fn holdings(&self) -> Holdings {
-        let entries = self.cores.len() + self.programs.len() + self.traces.len() + self.audits.len();
-        let definition_bytes = ENTRY_BYTES * (entries + self.program_names.len()) as u64
+        let entries = self.cores.len() + self.traces.len() + self.audits.len() + self.program_names.len();
+        let definition_bytes = ENTRY_BYTES * entries as u64
+            + PROGRAM_BYTES * self.programs.len() as u64
             + POOL_BYTES * self.pools.len() as u64
             + self.text_bytes
             + self.sites.bytes();
