@@ -436,12 +436,12 @@ impl Model {
     }
 
     /// Applies input of a process that is registered.
-    fn apply(&mut self, process: ProcessId, basis: Basis, input: Input) -> Option<Outcome> {
+    fn apply(&mut self, process: ProcessId, basis: Basis, input: Input) -> Outcome {
         let origin = Origin::Process(process, basis);
         if let Input::Chip(chip) = input {
-            return Some(self.define_chip(origin, *chip));
+            return self.define_chip(origin, *chip);
         }
-        Some(self.state.apply(&mut self.analysis, self.now, origin, input))
+        self.state.apply(&mut self.analysis, self.now, origin, input)
     }
 
     fn define_chip(&mut self, origin: Origin, chip: Chip) -> Outcome {

@@ -8,7 +8,7 @@ use crate::machine::Chip;
 use crate::pairs;
 use crate::words::{ChipId, Fault, ProcessId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Claims per chip that the processes of a user may make, on average.
 const CLAIMS_A_CHIP: usize = 32;
@@ -39,7 +39,7 @@ impl Claim {
 
 impl ChipState {
     /// Ids by which the machine and processes call the chip, besides its key.
-    pub(crate) fn names(&self, key: ChipId) -> std::collections::BTreeSet<ChipId> {
+    pub(crate) fn names(&self, key: ChipId) -> BTreeSet<ChipId> {
         let claimed = self.claims.all.values().flat_map(Claim::names).filter(|name| *name != key);
         self.called.iter().copied().chain(claimed.take(NAMES_A_CHIP)).collect()
     }
@@ -64,7 +64,7 @@ impl State {
         let is_new = known.is_none();
         let key = found.unwrap_or_else(|| {
             let index = self.free_index(chip.index);
-            self.chips.insert(id, ChipState::new(Chip::new(id, index), false, Some(user)));
+            self.chips.insert(id, ChipState::new(Chip::new(id, index), false, user));
             self.users.entry(user).or_default().chips += 1;
             self.event_log.device_added(self.now, index, id);
             id
@@ -142,8 +142,8 @@ impl State {
         // Nothing was derived from the restored state yet.
         self.structure = structure;
         for state in self.chips.values() {
-            if let Some(user) = state.added_by {
-                self.users.entry(user).or_default().chips += 1;
+            if !state.is_listed {
+                self.users.entry(state.added_by).or_default().chips += 1;
             }
             for (process, _) in state.claims.all.keys() {
                 if let Some(process) = self.processes.get_mut(process) {

@@ -26,8 +26,8 @@ pub(crate) struct ChipState {
     pub(super) base: Chip,
     /// Whether the machine has it. Otherwise only processes name it.
     pub(super) is_listed: bool,
-    /// The user whose process named it first.
-    pub(super) added_by: Option<Option<u32>>,
+    /// If it is not listed, the user whose process named it first.
+    pub(super) added_by: Option<u32>,
     pub(super) claims: Claims,
     pub(crate) peaks: BTreeMap<Space, SpacePeak>,
     pub(crate) core_peaks: CorePeaks,
@@ -51,7 +51,7 @@ fn unnamed() -> Chip {
 }
 
 impl ChipState {
-    pub(super) fn new(base: Chip, is_listed: bool, added_by: Option<Option<u32>>) -> Self {
+    pub(super) fn new(base: Chip, is_listed: bool, added_by: Option<u32>) -> Self {
         let (peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, opened_by_hidden) =
             Default::default();
         Self {
@@ -131,6 +131,9 @@ impl State {
             Some(key) => {
                 if let Some(known) = self.chips.get_mut(&key) {
                     added = known.gone;
+                    if !known.is_listed {
+                        Self::forget_added_chip(&mut self.users, known.added_by);
+                    }
                     (known.gone, known.is_listed) = (false, true);
                     known.base.learn(chip);
                 }
@@ -219,8 +222,8 @@ impl State {
         }
         let is_kept = |(id, state): &(&ChipId, &mut ChipState)| !state.gone || used.contains(id);
         for (_, state) in self.chips.extract_if(.., |id, state| !is_kept(&(id, state))) {
-            if let Some(user) = state.added_by {
-                Self::forget_added_chip(&mut self.users, user);
+            if !state.is_listed {
+                Self::forget_added_chip(&mut self.users, state.added_by);
             }
         }
         self.names.retain(|_, key| self.chips.contains_key(key));

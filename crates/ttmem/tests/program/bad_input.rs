@@ -352,8 +352,8 @@ fn many_requests_at_once_are_all_answered() {
 
 #[test]
 fn long_report_is_complete_after_half_close() {
-    let server = Server::start(exe(), &["--quiet"]);
     const DEVICES: i32 = 128;
+    let server = Server::start(exe(), &["--quiet"]);
     let mut client = Client::connect(&server, Vintage::V144);
     for device in 0..DEVICES {
         for n in 0..80 {
