@@ -1,4 +1,4 @@
-//! One user's processes and files do not change what others are told.
+//! One user's processes and files do not change the figures of others.
 
 use crate::counters::{busy, entry, expected, held, one, put, region};
 use crate::machine::{read_snapshot, ttmem};
@@ -18,7 +18,7 @@ use ttmem_testkit::{Client, eventually, memory_folder, message};
 use ttmem_wire::legacy::{MAX_SIZE, Type, Vintage};
 use ttmem_wire::region::Layout;
 
-const NOBODY: u32 = 65534;
+const OTHER_USER: u32 = 65534;
 
 #[test]
 fn message_of_two_senders_is_refused() {
@@ -76,7 +76,7 @@ fn counters_count_only_for_processes_of_their_owner() {
     let path = put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 2, 100)]));
     let user = one(&read_snapshot(&machine), 700).user.clone().unwrap();
     assert_eq!(held(one(&read_snapshot(&machine), 700)), expected(2), "the file belongs to root");
-    chown(&path, Some(NOBODY), None).unwrap();
+    chown(&path, Some(OTHER_USER), None).unwrap();
     let snapshot = read_snapshot(&machine);
     assert_eq!(one(&snapshot, 700).basis, Basis::Unknown);
     let wrong = snapshot.findings.iter().find(|it| it.kind == FindingKind::Counters).unwrap();
@@ -91,12 +91,12 @@ fn counters_count_only_for_processes_of_their_owner() {
 #[test]
 fn files_of_others_do_not_hide_own_segments() {
     let folder = memory_folder();
-    let nobodys = Command::new(AS_OTHER_USER[0])
+    let created = Command::new(AS_OTHER_USER[0])
         .args(&AS_OTHER_USER[1..])
         .args(["sh", "-c", "cd \"$0\" && seq -f ttmem.1.%016.0f 70000 | xargs touch"])
         .arg(folder.path())
         .status();
-    assert!(nobodys.unwrap().success());
+    assert!(created.unwrap().success());
     // Names come in any order, so any single one might be seen by chance.
     let mut producers: Vec<Producer> = (0..4).map(|_| Producer::new(folder.path())).collect();
     for producer in &mut producers {
