@@ -83,36 +83,52 @@ impl Chip {
         Self::new(ChipId::Ordinal(index), index)
     }
 
-    /// Merges what another source reports about the same chip. A simulated chip stays simulated, and the first id and
-    /// number stay; but the machine's own report decides about the place on the bus and the number there.
-    pub(crate) fn learn(&mut self, other: Self, from_machine: bool) {
+    /// Merges what another source of the machine reports about the same chip. A simulated chip stays simulated, and the first
+    /// id and number stay.
+    pub(crate) fn learn(&mut self, other: Self) {
         self.arch = self.arch.or(other.arch);
         self.remote |= other.remote;
         self.inferred &= other.inferred;
-        // Of two equally good ones the first counts: any client may report any capacity.
-        let better = |other: &Capacity| {
-            let ours = self.capacity.map(|known| known.origin);
-            ours.is_none_or(|ours| other.origin > ours || (from_machine && other.origin == ours))
-        };
-        if let Some(other) = other.capacity.filter(better) {
-            self.capacity = Some(other);
-        }
-        // A device may be opened again with another layout.
+        let is_better = |other: &Capacity| self.capacity.is_none_or(|known| other.origin >= known.origin);
+        self.capacity = other.capacity.filter(is_better).or(self.capacity);
         self.core_layout = other.core_layout.or(self.core_layout);
         self.ethernet_cores = other.ethernet_cores.or(self.ethernet_cores);
-        if from_machine {
-            self.board = other.board.or(self.board.take());
-            self.pci = other.pci.or(self.pci);
-            self.node = other.node.or(self.node);
-            self.serial = other.serial.or(self.serial);
-            if *other.firmware != Firmware::default() {
-                self.firmware = other.firmware;
-            }
-        } else {
-            self.board = self.board.take().or(other.board);
-            self.pci = self.pci.or(other.pci);
+        self.board = other.board.or(self.board.take());
+        self.pci = other.pci.or(self.pci);
+        self.node = other.node.or(self.node);
+        self.serial = other.serial.or(self.serial);
+        if *other.firmware != Firmware::default() {
+            self.firmware = other.firmware;
         }
     }
+
+    /// Adds what a process says of the chip, where the machine says nothing. Only a process that has the chip open may refine
+    /// the capacity that is assumed of its board, since the number of harvested cores differs.
+    pub(crate) fn add_claim(&mut self, claim: &Self, is_listed: bool, is_open: bool) {
+        self.arch = self.arch.or(claim.arch);
+        if self.board.is_none() {
+            self.board.clone_from(&claim.board);
+        }
+        if !is_listed {
+            self.pci = self.pci.or(claim.pci);
+            self.remote |= claim.remote;
+        }
+        self.inferred = false;
+        let fits = |capacity: &Capacity| match self.capacity {
+            None => true,
+            Some(known) => is_open && known.origin == CapacityOrigin::Board && known.may_be(capacity),
+        };
+        self.capacity = claim.capacity.filter(fits).or(self.capacity);
+        let has_room = |layout: &CoreLayout| {
+            self.capacity.is_none_or(|known| is_part(layout.end, known.l1_bytes_per_core))
+        };
+        self.core_layout = self.core_layout.or(claim.core_layout.filter(has_room));
+    }
+}
+
+/// Whether a figure is at least half of another one, and at most all of it.
+fn is_part(part: u64, whole: u64) -> bool {
+    part <= whole && part >= whole / 2
 }
 
 /// How a runtime divides the L1 of each core: from 0 its own memory, then the kernel config buffer, then the memory that
@@ -188,6 +204,25 @@ pub struct Capacity {
     pub l1_allocatable_bytes: Option<u64>,
     /// Where these figures come from.
     pub origin: CapacityOrigin,
+}
+
+impl Capacity {
+    /// Whether a chip of which this is assumed may have another capacity.
+    fn may_be(&self, other: &Self) -> bool {
+        is_part(other.dram_bytes, self.dram_bytes)
+            && is_part(other.cores.into(), u64::from(self.cores) * 5 / 4)
+            && is_part(other.l1_bytes_per_core, self.l1_bytes_per_core)
+    }
+
+    /// Whether so many bytes of a space can be in use.
+    pub(crate) fn has_room(&self, space: Space, bytes: u64) -> bool {
+        match space {
+            Space::Dram | Space::Trace => bytes <= self.dram_bytes,
+            Space::L1 | Space::L1Small => bytes <= self.l1_bytes,
+            // Programs in the cache may need more together than there is.
+            _ => true,
+        }
+    }
 }
 
 /// Where capacities come from, best last.

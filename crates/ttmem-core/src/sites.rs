@@ -3,11 +3,13 @@
 //! A definition may be replaced later: the name of a native function or of a device operation is looked up after its first use. The
 //! names of all sites that depend on it are then derived again.
 
+mod counted;
 mod frames;
 
 use crate::detail::BufferGrouping;
 use crate::input::{Frame, Site, SiteDefinition};
 use crate::snapshot::Origin;
+use counted::{bytes_of, insert, sum_bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_types::{Purpose, Tensor};
@@ -46,6 +48,8 @@ type Key<'a> = ([u32; 2], &'a str, Option<Tensor>);
 
 /// Most frames of a stack that are described.
 const MAX_STACK: usize = 64;
+/// Longest name that a site gets from its line: many sites may have one line.
+const MAX_NAME: usize = 512;
 /// What the runtime's names of device operations may end with.
 const SUFFIXES: [&str; 2] = ["DeviceOperation", "Operation"];
 
@@ -60,6 +64,9 @@ pub(crate) struct Sites {
     sites: BTreeMap<u32, KnownSite>,
     /// Frames and operations that sites refer to and that are not defined yet.
     awaited: BTreeSet<Awaited>,
+    /// Bytes that all of them take.
+    #[serde(skip)]
+    bytes: u64,
 }
 
 /// A frame or an operation that is defined after the sites that refer to it.
@@ -88,31 +95,38 @@ struct KnownSite {
 }
 
 impl Sites {
-    /// Takes a definition. Returns false, and takes nothing, if it is new and there are as many of its kind as `limit`.
+    /// Bytes that all definitions take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts the bytes of all definitions.
+    pub(crate) fn count_bytes(&mut self) {
+        let texts = sum_bytes(&self.files) + sum_bytes(&self.ops) + sum_bytes(&self.tracks);
+        self.bytes = texts + sum_bytes(&self.frames) + sum_bytes(&self.stacks) + sum_bytes(&self.sites);
+    }
+
+    /// Takes a definition. Returns false, and takes nothing, if it is new and there are as many of its kind as `limit`. With a limit of
+    /// 0, it may not take more bytes than the one that it replaces either.
     pub(crate) fn define(&mut self, definition: SiteDefinition, limit: usize) -> bool {
-        fn insert<T>(all: &mut BTreeMap<u32, T>, number: u32, value: T, limit: usize) -> Option<bool> {
-            let is_new = !all.contains_key(&number);
-            if is_new && all.len() >= limit {
-                return None;
-            }
-            all.insert(number, value);
-            Some(!is_new)
-        }
+        let bytes = &mut self.bytes;
+        let mut insert_text =
+            |all: &mut BTreeMap<u32, String>, number, text| insert(all, number, text, limit, bytes);
         let (replaced, defined) = match definition {
             SiteDefinition::File(number, path) => {
-                return insert(&mut self.files, number, path, limit).is_some();
-            }
-            SiteDefinition::Frame(number, frame) => {
-                (insert(&mut self.frames, number, frame, limit), Awaited::Frame(number))
+                return insert_text(&mut self.files, number, path).is_some();
             }
             SiteDefinition::Op(number, name) => {
-                (insert(&mut self.ops, number, name, limit), Awaited::Op(number))
+                (insert_text(&mut self.ops, number, name), Awaited::Op(number))
             }
             SiteDefinition::Track(number, name) => {
-                return insert(&mut self.tracks, number, name, limit).is_some();
+                return insert_text(&mut self.tracks, number, name).is_some();
+            }
+            SiteDefinition::Frame(number, frame) => {
+                (insert(&mut self.frames, number, frame, limit, bytes), Awaited::Frame(number))
             }
             SiteDefinition::Stack { number, parent, frames } => {
-                return insert(&mut self.stacks, number, Stack { parent, frames }, limit).is_some();
+                return insert(&mut self.stacks, number, Stack { parent, frames }, limit, bytes).is_some();
             }
             SiteDefinition::Site(number, site) => {
                 if site.frame != 0 && !self.frames.contains_key(&site.frame) {
@@ -122,7 +136,8 @@ impl Sites {
                     self.awaited.insert(Awaited::Op(site.op));
                 }
                 let (name, program) = (self.derive_name(&site), self.derive_program_name(&site));
-                return insert(&mut self.sites, number, KnownSite { site, name, program }, limit).is_some();
+                let known = KnownSite { site, name, program };
+                return insert(&mut self.sites, number, known, limit, &mut self.bytes).is_some();
             }
         };
         if self.awaited.remove(&defined) || replaced == Some(true) {
@@ -139,8 +154,10 @@ impl Sites {
             Awaited::Op(number) => site.op == number,
         };
         for known in sites.values_mut().filter(|known| refers(&known.site)) {
+            self.bytes -= bytes_of(known);
             known.name = self.derive_name(&known.site);
             known.program = self.derive_program_name(&known.site);
+            self.bytes += bytes_of(known);
         }
         self.sites = sites;
     }
@@ -149,7 +166,7 @@ impl Sites {
         // A text that is all there is may be empty.
         let has_parts = site.frame != 0 || site.track != 0 || site.purpose != Purpose::Unknown;
         let text = Some(&site.text).filter(|text| site.op == 0 && !(has_parts && text.is_empty()));
-        let line = || self.describe_frame(site.frame);
+        let line = || self.describe_frame(site.frame).map(|line| line.chars().take(MAX_NAME).collect());
         text.cloned().or_else(line).or_else(|| self.ops.get(&site.op).or(self.track(site)).cloned())
     }
 

@@ -6,6 +6,7 @@
 
 mod allocations;
 mod blocked;
+mod claims;
 mod definitions;
 mod fault;
 mod growth;
@@ -18,6 +19,7 @@ mod peaks;
 mod pools;
 mod process;
 mod sampling;
+mod users;
 
 pub use listing::REPORT_ROOM;
 pub(crate) use machine::ChipState;
@@ -38,6 +40,7 @@ use fault::chip_of;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_types::limits::MAX_ALLOCATION_BYTES;
+pub(crate) use users::{ENTRY_BYTES, Holdings};
 
 /// Limits of what input may add. Beyond a limit input is rejected, with a finding.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -46,15 +49,37 @@ pub struct Limits {
     pub records_per_process: u64,
     /// Live allocations of all processes.
     pub records: u64,
+    /// Live allocations of one user.
+    pub records_per_user: u64,
+    /// Live allocations of one user beyond which those of old clients are rejected. A segment takes more memory of its user for a
+    /// record than a reader does; a message takes none.
+    pub reported_per_user: u64,
     /// Chips.
     pub chips: usize,
+    /// Chips that only processes of one user name.
+    pub chips_per_user: usize,
     /// Allocators, core sets and the like, each, of one process.
     pub definitions: usize,
+    /// Bytes that all definitions of one user take.
+    pub definition_bytes_per_user: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { records_per_process: 1 << 21, records: 1 << 23, chips: 1024, definitions: 1 << 16 }
+        Self {
+            records_per_process: 1 << 21,
+            records: 1 << 23,
+            // One process with a million, and 64 with 8,192 each.
+            records_per_user: 3 << 19,
+            // 64 processes with 8,192 each.
+            reported_per_user: 1 << 19,
+            chips: 1024,
+            // Four meshes of 32.
+            chips_per_user: 128,
+            definitions: 1 << 16,
+            // 64 processes with some 1,500 call sites each.
+            definition_bytes_per_user: 36 << 20,
+        }
     }
 }
 
@@ -138,9 +163,15 @@ pub struct State {
     /// Other ids of chips, and their keys.
     #[serde(with = "pairs")]
     pub(crate) names: BTreeMap<ChipId, ChipId>,
+    /// Ids by which only processes call chips, and the chips' keys.
+    #[serde(skip)]
+    claimed: BTreeMap<ChipId, ChipId>,
     pub(crate) counters: Vec<CounterReport>,
     #[serde(with = "pairs")]
     pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
+    /// What the processes of each user have together.
+    #[serde(skip)]
+    users: BTreeMap<Option<u32>, Holdings>,
     pub(crate) ledger: Ledger,
     pub(crate) faults: Faults,
     pub(crate) event_log: EventLog,
@@ -172,8 +203,10 @@ impl State {
             host: Host::default(),
             chips: BTreeMap::new(),
             names: BTreeMap::new(),
+            claimed: BTreeMap::new(),
             counters: Vec::new(),
             processes: BTreeMap::new(),
+            users: BTreeMap::new(),
             ledger: Ledger::new(seed),
             faults: Faults::default(),
             event_log: EventLog::default(),
@@ -205,7 +238,7 @@ impl State {
                 self.host = host;
                 Outcome::Noted
             }
-            (Input::Chip(chip), by) => self.define_chip(*chip, by.is_none()),
+            (Input::Chip(chip), None) => self.define_chip(*chip),
             (Input::ChipRemoved(chip), None) => self.remove_chip(chip),
             (Input::Sensors(chip, reading), None) => {
                 // Readings come every second and change no usage.
@@ -222,7 +255,9 @@ impl State {
             (Input::Counters(reports), None) => self.set_counters(reports),
             (Input::Registered(info), Some(by)) => self.register_process(by, *info),
             (input, Some(by)) if self.is_recent(by) || self.processes.contains_key(&by.id) => {
-                self.apply_to(analysis, by, input)
+                let outcome = self.apply_to(analysis, by, input);
+                self.count_holdings(by.id);
+                outcome
             }
             _ => Outcome::UnknownProcess,
         }
@@ -266,8 +301,12 @@ impl State {
     fn register_process(&mut self, by: Author, info: Process) -> Outcome {
         match self.processes.get_mut(&by.id) {
             Some(known) => {
+                let user = known.info.uid;
+                let counted = std::mem::take(&mut known.counted);
                 known.info = info;
                 known.basis = known.basis.min(by.basis);
+                self.replace_holdings(user, counted, Holdings::default());
+                self.count_holdings(by.id);
             }
             None => {
                 self.event_log.process_started(self.now, by.id, &info);
@@ -284,6 +323,7 @@ impl State {
             Input::Alloc(alloc) => self.alloc(by, &alloc),
             Input::Free(free) => self.free(analysis, by, free),
             Input::Exited => self.exit(analysis, by.id),
+            Input::Chip(chip) => self.name_chip(by, *chip),
             Input::Allocator(allocator) => self.define_allocator(by, allocator),
             Input::AllocatorClosed(allocator) => self.close_allocator(analysis, by, allocator),
             Input::AllocatorCleared(allocator) => self.clear_allocator(analysis, by, allocator),
@@ -344,7 +384,6 @@ impl State {
             }
             // Those of the machine, and new processes, are handled by `apply`.
             Input::Host(_)
-            | Input::Chip(_)
             | Input::ChipRemoved(_)
             | Input::Sensors(..)
             | Input::OpenedByHidden(..)
@@ -368,6 +407,8 @@ impl State {
         let held: Vec<u64> = pools.iter().map(|&pool| analysis.of(self).bytes_in_pool(pool)).collect();
         self.structure += 1;
         let Some(mut process) = self.processes.remove(&id) else { return Outcome::UnknownProcess };
+        self.replace_holdings(process.info.uid, process.counted, Holdings::default());
+        let claims = process.claims;
         let mut gone = Reclaimed::default();
         // On all devices and cores together.
         let mut bytes = 0u64;
@@ -386,6 +427,9 @@ impl State {
             self.note(Fault::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
         self.keep_process(id, process);
+        if self.exited.is_none() && claims > 0 {
+            self.forget_claims(id);
+        }
         Outcome::Reclaimed(gone)
     }
 }

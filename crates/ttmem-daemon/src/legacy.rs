@@ -19,6 +19,7 @@ use ttmem_core::words::{Basis, Fault, Mono};
 use ttmem_reader::ProcessKey;
 use ttmem_sources::monotonic;
 use ttmem_wire::framer::{Frame, Framer};
+use ttmem_wire::legacy::Message;
 
 pub use questions::levels;
 
@@ -59,7 +60,8 @@ pub(crate) struct Connection {
     warned_unread: bool,
     /// Bytes that were read and not handled when the turn ended.
     backlog: Vec<u8>,
-    backlog_sender: Peer,
+    /// Who sent the last bytes.
+    sender: Peer,
     /// Questions read while connections of exited processes were drained. They are answered after that.
     deferred: VecDeque<Frame>,
 }
@@ -77,7 +79,7 @@ impl Connection {
             processes: Vec::new(),
             warned_unread: false,
             backlog: Vec::new(),
-            backlog_sender: peer,
+            sender: peer,
             deferred: VecDeque::new(),
         }
     }
@@ -103,6 +105,8 @@ enum Progress {
     TimedOut,
     /// A byte of this sender cannot belong to a message.
     Broken(Peer),
+    /// Another process continued the message that this one began.
+    Mixed(Peer),
 }
 
 impl Daemon {
@@ -166,7 +170,7 @@ impl Daemon {
             }
         }
         let backlog = std::mem::take(&mut connection.backlog);
-        let mut progress = self.handle_bytes(number, connection, connection.backlog_sender, &backlog, until);
+        let mut progress = self.handle_bytes(number, connection, connection.sender, &backlog, until);
         for _ in 0..MAX_READS {
             if progress != Progress::Finished {
                 return self.end_turn_early(number, connection, &progress);
@@ -218,8 +222,15 @@ impl Daemon {
     ) -> ConnectionStatus {
         // Questions that were read before are answered in any case.
         let status = self.send_answers(number, connection);
-        let Progress::Broken(sender) = *progress else { return status };
-        self.report_fault(connection, sender, Fault::BrokenStream);
+        match *progress {
+            Progress::Finished | Progress::TimedOut => return status,
+            Progress::Broken(sender) => self.report_fault(connection, sender, Fault::BrokenStream),
+            Progress::Mixed(sender) => {
+                // Who began a message is responsible for it, even if it is the first one.
+                let process = self.find_or_register_sender(connection, sender, &Message::default());
+                self.session.apply(process, Basis::Reported, Input::Fault(Fault::MixedSenders.into()));
+            }
+        }
         ConnectionStatus::Closed
     }
 
@@ -232,6 +243,17 @@ impl Daemon {
         bytes: &[u8],
         until: Mono,
     ) -> Progress {
+        let began = std::mem::replace(&mut connection.sender, sender);
+        if began != sender && connection.framer.continues_with(bytes) {
+            self.output.warn(
+                "mixed senders",
+                format_args!(
+                    "connection {number}: pid {} continued a message of pid {}; connection closed",
+                    sender.pid, began.pid
+                ),
+            );
+            return Progress::Mixed(began);
+        }
         let mut rest = bytes;
         loop {
             // In slices, to read the clock between them.
@@ -266,7 +288,6 @@ impl Daemon {
             }
             if monotonic() > until {
                 connection.backlog = rest.to_vec();
-                connection.backlog_sender = sender;
                 self.unfinished.push(number);
                 return Progress::TimedOut;
             }

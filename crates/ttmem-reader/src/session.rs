@@ -300,6 +300,14 @@ impl Session {
         }
     }
 
+    /// Applies what a process that is in the table says of a chip.
+    pub fn name_chip(&mut self, process: ProcessKey, basis: Basis, chip: Chip) -> Outcome {
+        match self.model.processes.get(process).map(|it| it.id) {
+            Some(id) => self.model.define_chip(Origin::Process(id, basis), chip),
+            None => Outcome::UnknownProcess,
+        }
+    }
+
     /// Applies an event of the machine itself.
     pub fn apply_machine(&mut self, input: Input) {
         self.model.emit_machine(input);
@@ -307,8 +315,12 @@ impl Session {
 
     /// Advances the state's clock: findings expire, history takes a sample.
     pub fn tick(&mut self) {
-        let Model { state, analysis, now, .. } = &mut self.model;
+        let chips = self.state().chips().count();
+        let Model { state, analysis, now, changes, .. } = &mut self.model;
         state.tick(analysis, *now);
+        if state.chips().count() < chips {
+            changes.push(SessionChange::ChipRemoved);
+        }
     }
 
     /// Records peaks as of now, instead of with the next tick.
@@ -427,32 +439,35 @@ impl Model {
         let removed = self.processes.remove(process)?;
         // An exit ends a process on every basis.
         let origin = Origin::Process(removed.id, Basis::Unknown);
+        let chips = self.state.chips().count();
         let outcome = self.state.apply(&mut self.analysis, self.now, origin, Input::Exited);
+        if self.state.chips().count() < chips {
+            // Chips that only this process named are forgotten with it.
+            self.changes.push(SessionChange::ChipRemoved);
+        }
         self.changes.push(SessionChange::Exited(removed.id, outcome));
         Some(outcome)
     }
 
     /// Applies input of a process that is registered.
-    fn apply(&mut self, process: ProcessId, basis: Basis, input: Input) -> Option<Outcome> {
+    fn apply(&mut self, process: ProcessId, basis: Basis, input: Input) -> Outcome {
         let origin = Origin::Process(process, basis);
         if let Input::Chip(chip) = input {
-            self.define_chip(origin, *chip);
-            return None;
+            return self.define_chip(origin, *chip);
         }
-        Some(self.state.apply(&mut self.analysis, self.now, origin, input))
+        self.state.apply(&mut self.analysis, self.now, origin, input)
     }
 
-    fn define_chip(&mut self, origin: Origin, chip: Chip) {
+    fn define_chip(&mut self, origin: Origin, chip: Chip) -> Outcome {
         let id = chip.id;
-        if self.state.apply(&mut self.analysis, self.now, origin, Input::Chip(Box::new(chip)))
-            == Outcome::Noted
-        {
-            // The state may have it under another id, and with another number if its own was taken.
-            let id = self.state.resolve(id);
-            let Some(chip) = self.state.chip(id) else { return };
+        let outcome = self.state.apply(&mut self.analysis, self.now, origin, Input::Chip(Box::new(chip)));
+        // The state may have it under another id, and with another number if its own was taken.
+        let id = self.state.resolve(id);
+        if let Some(chip) = self.state.chip(id).filter(|_| outcome == Outcome::Noted) {
             let (index, has_node) = (chip.index, chip.node.is_some());
             self.changes.push(SessionChange::ChipDefined { id, index, has_node });
         }
+        outcome
     }
 }
 
@@ -485,7 +500,9 @@ impl EventSink for Model {
 
     fn emit_machine(&mut self, input: Input) {
         match input {
-            Input::Chip(chip) => self.define_chip(Origin::Machine, *chip),
+            Input::Chip(chip) => {
+                self.define_chip(Origin::Machine, *chip);
+            }
             input => {
                 let removed = matches!(input, Input::ChipRemoved(_));
                 self.state.apply(&mut self.analysis, self.now, Origin::Machine, input);

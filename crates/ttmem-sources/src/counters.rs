@@ -14,6 +14,7 @@ use crate::bus::Bus;
 use crate::device_users::OpenNodes;
 use crate::event_sink::EventSink;
 use crate::files::{FileId, SkipReason, file_id, find_file, is_in_memory, open_found, require_regular_file};
+use crate::listing::{ListedFile, Listings};
 use crate::process::{ProcessIdentity, Processes};
 use crate::shm::ShmFolder;
 use crate::writer::PidIndex;
@@ -28,8 +29,6 @@ use ttmem_wire::region::{self, Layout};
 
 /// Waits for files that are being created, in one poll: some may never be completed.
 const MAX_WAITS: usize = 2 * file::TRIES;
-/// Files of one user that are kept open in one folder. More of them hide only that user's own.
-const MAX_FILES_PER_USER: usize = 1024;
 /// Skipped files that are reported.
 const MAX_SKIPPED: usize = 64;
 
@@ -74,6 +73,7 @@ pub(crate) struct CounterFiles {
 /// What a poll needs besides the files.
 pub(crate) struct Context<'a> {
     pub(crate) folders: &'a [ShmFolder],
+    pub(crate) listings: &'a Listings,
     pub(crate) processes: &'a mut Processes,
     pub(crate) bus: &'a Bus,
     pub(crate) open_nodes: &'a OpenNodes,
@@ -226,15 +226,19 @@ impl CounterFiles {
     fn open_all(&mut self, context: &mut Context<'_>) {
         self.skipped.clear();
         let mut seen = BTreeSet::new();
-        let mut per_user = BTreeMap::new();
-        for folder in context.folders {
-            for name in folder.names(region::FILE_PREFIX) {
-                let Some(unique_id) = region::parse_name(&name) else { continue };
-                let path = folder.path.join(&name);
-                match self.open(folder, &name, unique_id, &path, &mut per_user) {
+        for (folder, listing) in context.listings.of(context.folders) {
+            for ListedFile { name, inode } in &listing.counters {
+                let Some(unique_id) = region::parse_name(name) else { continue };
+                let known = (folder.id.0, *inode);
+                if self.files.contains_key(&known) {
+                    seen.insert(known);
+                    continue;
+                }
+                let path = folder.path.join(name);
+                match self.open(folder, name, unique_id, &path) {
                     Ok(id) => seen.extend(id),
                     Err(why) => {
-                        let remedy = permission_remedy(folder, &name, &why, context.processes);
+                        let remedy = permission_remedy(folder, name, &why, context.processes);
                         self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
                     }
                 }
@@ -256,18 +260,12 @@ impl CounterFiles {
         name: &str,
         unique_id: u64,
         path: &Path,
-        per_user: &mut BTreeMap<(FileId, u32), usize>,
     ) -> Result<Option<FileId>, SkipReason> {
         let (handle, stat) = match find_file(folder.fd.as_fd(), name) {
             Err(SkipReason::Io(e)) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             found => found?,
         };
         let id = file_id(&stat);
-        let count = per_user.entry((folder.id, stat.st_uid)).or_default();
-        *count += 1;
-        if *count > MAX_FILES_PER_USER {
-            return Err(SkipReason::Foreign("is one file too many of its user".to_owned()));
-        }
         if self.files.contains_key(&id) {
             return Ok(Some(id));
         }
@@ -276,7 +274,7 @@ impl CounterFiles {
             return Err(SkipReason::NotInMemory);
         }
         let fd = open_found(&handle)?;
-        self.files.insert(id, OpenFile::new(fd, path.to_owned(), folder.id, unique_id));
+        self.files.insert(id, OpenFile::new(fd, path.to_owned(), folder.id, unique_id, stat.st_uid));
         Ok(Some(id))
     }
 }

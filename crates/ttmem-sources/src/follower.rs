@@ -15,11 +15,11 @@ pub(crate) use events::find_gap;
 
 use crate::event_sink::SegmentEvent;
 use crate::files::SkipReason;
-use crate::segment::{Contents, Rewound, SegmentFile};
+use crate::segment::{Contents, Rewound, SegmentFile, shifted};
 use crate::symbols::Library;
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::input::{Allocator, Holding, Input};
-use ttmem_core::words::{ChipId, Scope, Space};
+use ttmem_core::words::{ChipId, Mono, Scope, Space};
 use ttmem_types::Fault;
 use ttmem_wire::record::{Kind, Record};
 use views::ProgramViews;
@@ -73,6 +73,8 @@ pub(crate) struct Follower {
     failed: u64,
     /// Sequence number of the last one.
     last_failure: u64,
+    /// Our monotonic clock minus that of the writer, in nanoseconds.
+    clock_shift: i128,
     /// Whether unlisted allocations were freed with a program, so that only the table has what is left.
     must_relist: bool,
 }
@@ -111,6 +113,12 @@ impl Follower {
         if number == 0 { 0 } else { number ^ self.index << 24 }
     }
 
+    /// A time of the writer by our clock.
+    #[inline]
+    fn time(&self, at_ns: u64) -> Mono {
+        if self.clock_shift == 0 { Mono(at_ns) } else { shifted(at_ns, self.clock_shift) }
+    }
+
     fn scope(&self, allocator: u16) -> Scope {
         Scope::Allocator(self.definition_id(allocator))
     }
@@ -126,6 +134,7 @@ impl Follower {
         segment: &SegmentFile,
         sink: &mut dyn ProcessSink,
     ) -> Result<u64, SkipReason> {
+        self.clock_shift = segment.clock_shift();
         let applied = segment.applied()?;
         let ahead = applied.saturating_sub(self.sequence);
         if self.started && ahead == 0 && applied == self.sequence {
@@ -209,6 +218,7 @@ impl Follower {
         sequence: u64,
         emit: Emit<'_>,
     ) -> Result<Rewound, SkipReason> {
+        self.clock_shift = segment.clock_shift();
         self.emit_definitions(segment, emit)?;
         let rewound = segment.contents_at(sequence)?;
         self.started = true;

@@ -3,7 +3,7 @@
 //! ```text
 //! /sys/class/tenstorrent ──► bus: chips ──┬► sensors: read by a worker pool
 //!        topology, board ─────────────────┘└► device_users: processes that have chips open
-//! shm: folders ──┬► segments: exact copies ──► follower: events
+//! shm, listing ──┬► segments: exact copies ──► follower: events
 //!                └► counters: tt-metal's own
 //!                   writer, process, exit_watch, container: which process, and whether it is alive
 //! ```
@@ -24,6 +24,7 @@ mod exit_watch;
 mod failures;
 mod files;
 mod follower;
+mod listing;
 mod lock;
 mod pace;
 pub mod process;

@@ -256,7 +256,8 @@ impl Processes {
         let user = Some(self.user_name(process.uid));
         let namespace_pid = i64::from(process.namespace_pid);
         let reported_pid = Some(namespace_pid).filter(|&it| it != i64::from(pid) && it != 0);
-        Process { name, command, user, start, reported_pid, container, pod }
+        let uid = Some(process.uid);
+        Process { name, command, user, uid, start, reported_pid, container, pod }
     }
 
     /// Converts clock ticks to nanoseconds.

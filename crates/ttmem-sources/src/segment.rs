@@ -3,11 +3,15 @@
 //! The writer never waits, so a copy is torn where it wrote meanwhile. `begun` and `applied` (see [`ttmem_wire::segment`])
 //! bound the records that may have torn it, and replaying those makes the copy exact.
 
+mod clock;
+
+pub(crate) use clock::shifted;
+
 use crate::files::{
     FileId, READ_ONLY, SkipReason, file_id, find_file, is_in_memory, open_found, read_at,
     require_regular_file,
 };
-use crate::monotonic;
+use clock::{WriterClock, is_in_other_time_namespace};
 use jiff::Timestamp;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, Stat};
@@ -20,8 +24,6 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Attempts at an exact copy before an approximate one is returned.
 const TRIES: usize = 5;
-/// Difference between two readings of clocks that shows that the wall clock was set.
-const CLOCK_WAS_SET_NS: i128 = 100_000_000;
 /// Number of slots above which a copy takes long.
 const LARGE: usize = 1 << 18;
 /// Bytes of the table that are read at a time.
@@ -35,8 +37,7 @@ pub struct SegmentFile {
     layout: Layout,
     pub(crate) id: FileId,
     pub(crate) uid: u32,
-    /// The wall clock minus the monotonic clock, in nanoseconds.
-    wall_offset: i128,
+    clock: WriterClock,
 }
 
 /// The content of a segment at one moment.
@@ -50,14 +51,6 @@ pub struct Contents {
     pub slots: Vec<Record>,
     /// Totals by allocator and space.
     pub rows: Vec<RowCopy>,
-}
-
-/// The wall clock minus the monotonic clock, in nanoseconds: as the writer read them, so that all readers agree, unless the wall
-/// clock was set since.
-fn wall_offset(header: &Header) -> i128 {
-    let written = i128::from(header.wall_ns.get()) - i128::from(header.mono_ns.get());
-    let now = Timestamp::now().as_nanosecond() - i128::from(monotonic().0);
-    if (written - now).abs() < CLOCK_WAS_SET_NS { written } else { now }
 }
 
 /// What a segment held at an earlier time.
@@ -150,8 +143,8 @@ impl SegmentFile {
         if (stat.st_blocks as u64).saturating_mul(512) < bytes {
             return Err(SkipReason::Sparse);
         }
-        let wall_offset = wall_offset(&header);
-        Ok(Self { file, header, layout, id: file_id(stat), uid: stat.st_uid, wall_offset })
+        let clock = WriterClock::new(&header, || is_in_other_time_namespace(&file, &header));
+        Ok(Self { file, header, layout, id: file_id(stat), uid: stat.st_uid, clock })
     }
 
     /// The header: which process writes it, and where its areas are.
@@ -352,8 +345,13 @@ impl SegmentFile {
 
     /// A time of this segment's clock as a time of the wall clock.
     pub fn wall_time(&self, at_ns: u64) -> Timestamp {
-        let at = self.wall_offset + i128::from(at_ns);
+        let at = self.clock.wall_offset + i128::from(at_ns);
         Timestamp::from_nanosecond(at).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    /// Our monotonic clock minus that of this segment, in nanoseconds.
+    pub(crate) fn clock_shift(&self) -> i128 {
+        self.clock.shift
     }
 
     /// The last event that can be read: `applied`, or one more if its record is complete and only its effects are not.

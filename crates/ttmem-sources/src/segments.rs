@@ -10,6 +10,7 @@ use self::crash::{CrashSegment, CrashSegments};
 use crate::event_sink::{EventSink, SegmentEvent};
 use crate::files::{FileId, SkipReason, file_id, find_file};
 use crate::follower::{Follower, ProcessSink};
+use crate::listing::{ListedFile, Listings};
 use crate::lock::LockHolder;
 use crate::pace::Pace;
 use crate::process::{ProcessIdentity, Processes};
@@ -22,14 +23,14 @@ use std::path::{Path, PathBuf};
 use ttmem_core::input::Input;
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, Mono, ProcessId};
-use ttmem_wire::segment::{SegmentError, parse_failure_name};
+use ttmem_wire::segment::SegmentError;
 
 /// Skipped files that are reported.
 const MAX_SKIPPED: usize = 64;
 /// Polls after which a skipped file is tried again.
 const POLLS_BETWEEN_TRIES: u64 = 8;
-/// Files of one user that are opened in one poll. More of them hide only that user's own.
-const MAX_FILES_PER_USER: usize = 1024;
+/// Segments of one user's processes that are followed. More of them hide only that user's own.
+const MAX_LIVE_PER_USER: usize = 1024;
 /// Segments of one process. Its definitions are numbered by segment, with this many numbers.
 const MAX_SEGMENTS_PER_PROCESS: u32 = 128;
 
@@ -60,6 +61,7 @@ struct SkippedFile {
 pub(crate) struct Context<'a> {
     pub(crate) now: Mono,
     pub(crate) folders: &'a [ShmFolder],
+    pub(crate) listings: &'a Listings,
     pub(crate) processes: &'a Processes,
     pub(crate) pid_index: &'a PidIndex,
 }
@@ -77,8 +79,6 @@ pub(crate) struct Segments {
     crashed: CrashSegments,
     skipped: BTreeMap<FileId, SkippedFile>,
     polls: u64,
-    /// Files opened in this poll, by user.
-    opened: BTreeMap<u32, usize>,
     /// The last number of a segment of each process.
     last_index: BTreeMap<ProcessId, u32>,
 }
@@ -105,7 +105,6 @@ impl Segments {
 
     /// Emits what happened in all segments since the last poll, and opens new ones.
     pub(crate) fn poll(&mut self, context: &Context<'_>, sink: &mut impl EventSink) {
-        self.opened.clear();
         self.skipped.retain(|id, _| id.0 != u64::MAX);
         // Open segments come first, so that no event of theirs is missed because there are many new files.
         let ids: Vec<FileId> = self.live.keys().copied().collect();
@@ -114,18 +113,15 @@ impl Segments {
         }
         let mut seen = BTreeSet::new();
         self.polls += 1;
-        for folder in context.folders {
-            for (name, inode) in folder.entries(ttmem_wire::segment::FILE_PREFIX) {
-                if parse_failure_name(name.as_bytes()).is_some() {
-                    continue;
-                }
-                // An open segment is recognised by its inode, without a system call.
-                let id = (folder.id.0, inode);
-                if self.is_open(id) {
+        for (folder, listing) in context.listings.of(context.folders) {
+            for ListedFile { name, inode } in &listing.segments {
+                // A known file is recognised by its inode, without a system call.
+                let id = (folder.id.0, *inode);
+                if self.is_open(id) || self.waits(id, name) {
                     seen.insert(id);
                     continue;
                 }
-                if let Some(id) = self.try_open(folder, &name, context, sink) {
+                if let Some(id) = self.try_open(folder, name, context, sink) {
                     seen.insert(id);
                 }
             }
@@ -137,6 +133,12 @@ impl Segments {
 
     fn is_open(&self, id: FileId) -> bool {
         self.live.contains_key(&id) || self.crashed.contains(id) || self.others.contains(&id)
+    }
+
+    /// Whether a skipped file is not tried again yet. In a run, a file that is being made must not be missed.
+    fn waits(&self, id: FileId, name: &str) -> bool {
+        let skipped = self.skipped.get(&id).filter(|_| self.run.is_none());
+        skipped.is_some_and(|it| it.path.ends_with(name) && self.polls < it.retry_at)
     }
 
     /// Opens a file and starts to follow it, or notes why not. Returns its id, unless it is gone.
@@ -159,21 +161,11 @@ impl Segments {
             }
         };
         let id = file_id(&stat);
-        // In a run, a file that is being made must not be missed.
-        let may_wait = self.run.is_none();
-        let waits =
-            may_wait && self.skipped.get(&id).is_some_and(|it| it.path == path && self.polls < it.retry_at);
-        if self.is_open(id) || waits {
+        if self.is_open(id) || self.waits(id, name) {
             return Some(id);
         }
-        let opened_of_user = self.opened.entry(stat.st_uid).or_default();
-        *opened_of_user += 1;
-        let opened = if *opened_of_user > MAX_FILES_PER_USER {
-            Err(SkipReason::Foreign("is one file too many of its user".to_owned()))
-        } else {
-            SegmentFile::open_found(&handle, &stat, name)
-                .and_then(|file| self.add(folder, file, (name, &path), context, sink))
-        };
+        let opened = SegmentFile::open_found(&handle, &stat, name)
+            .and_then(|file| self.add(folder, file, (name, &path), context, sink));
         match opened {
             Ok(()) | Err(SkipReason::Malformed(SegmentError::BeingMade)) => {
                 self.skipped.remove(&id);
@@ -204,7 +196,7 @@ impl Segments {
             // It is read, too: the next poll finds that its process has exited.
             Writer::Exited if self.run.is_some() => written_by(&file),
             Writer::Exited => {
-                if self.crashed.is_full() {
+                if self.crashed.is_full(file.uid) {
                     return Err(SkipReason::Foreign(
                         "exceeds the number of crash segments that are kept".to_owned(),
                     ));
@@ -214,6 +206,9 @@ impl Segments {
                 return Ok(());
             }
         };
+        if self.live.values().filter(|it| it.file.uid == file.uid).count() >= MAX_LIVE_PER_USER {
+            return Err(SkipReason::Foreign("is one segment too many of its user".to_owned()));
+        }
         let process = sink.register(&writer, Basis::Exact);
         let Some(index) = self.free_index(process) else {
             return Err(SkipReason::Foreign("is one segment too many of its process".to_owned()));
@@ -288,7 +283,7 @@ impl Segments {
         let of_machine = segment.path.parent() == Some(&self.folder);
         let crashed = CrashSegment::new(segment.file, segment.path, name, of_machine);
         // A process that exits by itself removes its segment.
-        if !self.crashed.is_full() && crashed.file.is_linked() {
+        if !self.crashed.is_full(crashed.file.uid) && crashed.file.is_linked() {
             self.crashed.insert(crashed);
         }
     }

@@ -8,7 +8,7 @@ use crate::files::{FileId, SkipReason, file_id, is_in_memory, open_beneath};
 use crate::process::Processes;
 use crate::root::Root;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Dir, DirEntry, Mode, OFlags};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -32,9 +32,6 @@ pub(crate) struct ShmFolder {
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
-/// Files that are listed in one folder. Segments and counters have a lower limit for each user.
-const MAX_ENTRIES: usize = 1 << 16;
-
 impl ShmFolder {
     fn new(
         fd: OwnedFd,
@@ -55,24 +52,11 @@ impl ShmFolder {
         folder.ok_or(SkipReason::NotInMemory)
     }
 
-    /// The names of its files that start with a prefix.
-    pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
-        self.entries(prefix).into_iter().map(|(name, _)| name).collect()
-    }
-
-    /// The names and inodes of its files that start with a prefix.
-    pub(crate) fn entries(&self, prefix: &str) -> Vec<(String, u64)> {
+    /// Its entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = DirEntry> {
         // Opened again, since listing moves a descriptor's position.
-        let Ok(folder) = open_beneath(self.fd.as_fd(), ".", FOLDER) else { return Vec::new() };
-        let Ok(entries) = rustix::fs::Dir::new(folder) else { return Vec::new() };
-        let found = entries.filter_map(|entry| {
-            let entry = entry.ok()?;
-            let name = entry.file_name().to_str().ok().filter(|name| name.starts_with(prefix))?;
-            Some((name.to_owned(), entry.ino()))
-        });
-        let mut found: Vec<(String, u64)> = found.take(MAX_ENTRIES).collect();
-        found.sort();
-        found
+        let folder = open_beneath(self.fd.as_fd(), ".", FOLDER).and_then(Dir::new);
+        folder.into_iter().flatten().map_while(Result::ok)
     }
 
     /// Whether a process finds this folder under the path that it knows.

@@ -7,6 +7,8 @@ use crate::device_users::{DeviceUsers, OpenNodes};
 use crate::event_sink::{EventSink, SegmentEvent};
 use crate::failures::{FailureFile, WhichFailure};
 use crate::files::SkipReason;
+use crate::listing::Listings;
+use crate::monotonic;
 use crate::process::{ProcessIdentity, Processes};
 use crate::root::Root;
 use crate::segment::SegmentFile;
@@ -24,7 +26,6 @@ use ttmem_core::input::Input;
 use ttmem_core::machine::{CapacityOrigin, Chip, Host};
 use ttmem_core::snapshot::{Health, Skipped};
 use ttmem_core::words::{Basis, ChipId, Mono, PciAddress, ProcessId};
-use ttmem_wire::segment::{FILE_PREFIX, parse_name};
 
 /// How long [`Sources::wait_for_sensors`] waits for sensors that do not answer.
 const SENSOR_TIMEOUT: Duration = Duration::from_secs(1);
@@ -73,6 +74,7 @@ pub struct Sources {
     config: SourceConfig,
     processes: Processes,
     folders: Vec<ShmFolder>,
+    listings: Listings,
     /// Why the machine's folder for shared memory cannot be read.
     skipped_folder: Option<Skipped>,
     bus: Bus,
@@ -112,6 +114,7 @@ impl Sources {
             _pool: pool,
             segments: Segments::new(&config.folder, config.run),
             folders: Vec::new(),
+            listings: Listings::default(),
             skipped_folder: None,
             counters: CounterFiles::default(),
             rescans: 0,
@@ -128,14 +131,12 @@ impl Sources {
 
     /// The failed allocations of all segments, of each the wanted one. There must have been a rescan.
     pub fn failures(&self, which: WhichFailure) -> Vec<FailureFile> {
-        let of_folder = |folder: &ShmFolder| -> Vec<FailureFile> {
-            let names = folder.names(FILE_PREFIX);
-            let segments = names.iter().filter(|name| parse_name(name.as_bytes()).is_some());
-            let found = segments.filter_map(|name| FailureFile::find(folder, name, which));
-            let run = self.config.run;
-            found.filter(|it| run.is_none_or(|run| it.file.header().run.get() == run)).collect()
-        };
-        self.folders.iter().flat_map(of_folder).collect()
+        let listed = self.listings.of(&self.folders);
+        let segments =
+            listed.flat_map(|(folder, files)| files.segments.iter().map(move |file| (folder, file)));
+        let found = segments.filter_map(|(folder, file)| FailureFile::find(folder, &file.name, which));
+        let run = self.config.run;
+        found.filter(|it| run.is_none_or(|run| it.file.header().run.get() == run)).collect()
     }
 
     /// Finds new sources: chips, the processes that have them open, folders of containers. It reads `/proc` of every process,
@@ -153,6 +154,7 @@ impl Sources {
         let of_machine = of_machine.ok();
         let of_containers = open_container_folders(root, &self.processes, &inner_path, of_machine.as_ref());
         self.folders = of_machine.into_iter().chain(of_containers).collect();
+        self.listings.refresh(&self.folders, monotonic());
         if *machine {
             self.rescan_bus(sink);
             self.rescan_device_users(sink);
@@ -166,15 +168,17 @@ impl Sources {
     /// Emits what changed since the last poll. Returns when the ring of a segment must be read again, so that it is never more
     /// than half full; `None`: all writers are idle.
     pub fn poll(&mut self, now: Mono, sink: &mut impl EventSink) -> Option<Mono> {
+        self.listings.refresh(&self.folders, now);
         let pid_index = PidIndex::default();
-        let (folders, processes) = (&self.folders, &self.processes);
-        let context = segments::Context { now, folders, processes, pid_index: &pid_index };
+        let (folders, listings, processes) = (&self.folders, &self.listings, &self.processes);
+        let context = segments::Context { now, folders, listings, processes, pid_index: &pid_index };
         self.segments.poll(&context, sink);
         if self.config.machine {
             // Used once: later, another process may have one of these pids.
             let identities = std::mem::take(&mut self.identities);
             let mut context = counters::Context {
                 folders: &self.folders,
+                listings: &self.listings,
                 processes: &mut self.processes,
                 bus: &self.bus,
                 open_nodes: &self.open_nodes,
@@ -191,8 +195,8 @@ impl Sources {
     /// Emits what changed since the last poll in segments whose writers are busy. Returns when a ring must be read again.
     pub fn poll_busy(&mut self, now: Mono, sink: &mut impl EventSink) -> Option<Mono> {
         let pid_index = PidIndex::default();
-        let (folders, processes) = (&self.folders, &self.processes);
-        let context = segments::Context { now, folders, processes, pid_index: &pid_index };
+        let (folders, listings, processes) = (&self.folders, &self.listings, &self.processes);
+        let context = segments::Context { now, folders, listings, processes, pid_index: &pid_index };
         self.segments.poll_busy(&context, sink);
         self.segments.next_due()
     }
@@ -382,6 +386,7 @@ impl Sources {
         health.counter_files = self.counters.len() as u64;
         health.skipped = self.segments.skipped();
         health.skipped.extend(self.counters.skipped().cloned());
+        health.skipped.extend(self.listings.skipped(&self.folders));
         health.skipped.extend(self.bus.failure.clone());
         health.skipped.extend(self.skipped_folder.clone());
         health.skipped.extend(out_of_descriptors());

@@ -3,7 +3,7 @@
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::{execute, queue, style, terminal};
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::Once;
@@ -19,6 +19,19 @@ const FRAME_BYTES: usize = 64 << 10;
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 
+/// Columns and rows that are drawn. A terminal may claim any size, and each cell takes memory.
+const MAX_SIZE: (u16, u16) = (1024, 512);
+
+/// The part of the terminal that is drawn.
+fn area() -> io::Result<Rect> {
+    let (columns, rows) = terminal::size()?;
+    Ok(drawn_area(columns, rows))
+}
+
+fn drawn_area(columns: u16, rows: u16) -> Rect {
+    Rect::new(0, 0, columns.min(MAX_SIZE.0), rows.min(MAX_SIZE.1))
+}
+
 /// The terminal in full-screen mode.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
@@ -31,8 +44,11 @@ impl Screen {
         restore_on_panic();
         acquire(mouse)?;
         let out = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
-        let options = TerminalOptions { viewport: Viewport::Fullscreen };
-        match Terminal::with_options(out, options) {
+        let begin = || {
+            let viewport = Viewport::Fixed(area()?);
+            Terminal::with_options(out, TerminalOptions { viewport })
+        };
+        match begin() {
             Ok(terminal) => Ok(Self { terminal }),
             Err(e) => {
                 restore();
@@ -44,6 +60,10 @@ impl Screen {
     /// Draws a frame; only what has changed is written.
     pub(crate) fn draw<T>(&mut self, draw: impl FnOnce(&mut Buffer) -> T) -> io::Result<T> {
         let mut returned = None;
+        let area = area()?;
+        if area != self.terminal.get_frame().area() {
+            self.terminal.resize(area)?;
+        }
         queue!(self.terminal.backend_mut(), terminal::BeginSynchronizedUpdate)?;
         let drawn = self.terminal.draw(|frame| returned = Some(draw(frame.buffer_mut()))).map(|_| ());
         let ended = execute!(self.terminal.backend_mut(), terminal::EndSynchronizedUpdate);
@@ -54,8 +74,7 @@ impl Screen {
     /// Makes the next frame draw everything again. `Terminal::clear` is not used: it would query the position of the
     /// cursor and wait for an answer that the thread of the keys reads.
     pub(crate) fn force_redraw(&mut self) -> io::Result<()> {
-        let size = self.terminal.size()?;
-        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
+        self.terminal.resize(area()?)
     }
 
     pub(crate) fn set_mouse(&mut self, on: bool) -> io::Result<()> {
@@ -120,4 +139,17 @@ fn restore_on_panic() {
             }
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_area_is_bounded() {
+        assert_eq!(drawn_area(80, 24), Rect::new(0, 0, 80, 24));
+        let largest = drawn_area(u16::MAX, u16::MAX);
+        assert_eq!((largest.width, largest.height), MAX_SIZE);
+        assert_eq!(drawn_area(0, u16::MAX), Rect::new(0, 0, 0, 512));
+    }
 }

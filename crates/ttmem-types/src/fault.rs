@@ -39,6 +39,8 @@ vocabulary! {
         TotalLimit = -27, "total_limit": "The host has too many live allocations.",
         BrokenStream = -28, "broken_stream": "The byte stream is not valid messages; the connection was closed.",
         UnreadAnswers = -29, "unread_answers": "The client did not read its answers; they were dropped.",
+        UserLimit = -30, "user_limit": "The processes of one user have too many live allocations.",
+        MixedSenders = -31, "mixed_senders": "Two processes sent parts of one message; the connection was closed.",
     }
 }
 
@@ -100,6 +102,8 @@ impl Fault {
             Self::TotalLimit => c"too many live allocations on this host",
             Self::BrokenStream => c"invalid message stream; connection closed",
             Self::UnreadAnswers => c"answers were not read; dropped",
+            Self::UserLimit => c"too many live allocations of one user",
+            Self::MixedSenders => c"two processes sent parts of one message; connection closed",
             Self::Null => c"null pointer",
             Self::NotUtf8 => c"text is not UTF-8",
             Self::BadValue => c"invalid value",

@@ -196,6 +196,16 @@ impl Framer {
             && (self.is_newline() || Vintage::of_size(self.carried).is_some())
     }
 
+    /// Returns whether these bytes continue a message of which others were fed before.
+    pub fn continues_with(&self, bytes: &[u8]) -> bool {
+        let Some(&first) = bytes.first() else { return false };
+        match self.size {
+            // The first message may be complete: then no zero follows it.
+            Size::Unknown { .. } if Vintage::of_size(self.carried).is_some() => first == 0,
+            _ => self.carried > 0,
+        }
+    }
+
     /// Returns whether all bytes so far are one newline.
     pub fn is_newline(&self) -> bool {
         self.consumed == 0 && self.carry[..self.carried] == *b"\n"

@@ -297,7 +297,7 @@ fn describe_device(state: &State, id: &ChipId, of: &ChipState, usage: Usage) -> 
         pci: chip.pci.map(|it| it.to_string()),
         node: chip.node,
         serial: chip.serial.map(|it| format!("{it:016x}")),
-        names: of.called.iter().map(ToString::to_string).collect(),
+        names: of.names(*id).iter().map(ToString::to_string).collect(),
         firmware: Firmware::clone(&chip.firmware),
         capacity: chip.capacity,
         usage,

@@ -5,7 +5,7 @@ use super::{Author, Outcome, State, chip_of};
 use crate::analysis::{Analysis, Tenant};
 use crate::input::{Alloc, Extent, Free};
 use crate::ledger::{Entry, Nature, PoolId, PoolKey, Slot};
-use crate::words::{Fault, Scope, Space};
+use crate::words::{Basis, Fault, Scope, Space};
 use ttmem_types::charge;
 use ttmem_types::limits::{MAX_ALLOCATION_BYTES, REMEMBERED_FREES};
 
@@ -67,12 +67,19 @@ impl State {
             }
             None => {
                 let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
+                let user = self.users.entry(process.info.uid).or_default();
+                let most_of_user = match by.basis {
+                    Basis::Exact => self.limits.records_per_user,
+                    _ => self.limits.reported_per_user,
+                };
                 let limit = if process.records >= self.limits.records_per_process {
                     Some(Fault::ProcessLimit)
                 } else if variants >= MAX_VARIANTS {
                     Some(Fault::VariantLimit)
                 } else if self.ledger.live() as u64 >= self.limits.records {
                     Some(Fault::TotalLimit)
+                } else if user.records >= most_of_user {
+                    Some(Fault::UserLimit)
                 } else {
                     None
                 };
@@ -80,6 +87,8 @@ impl State {
                     return self.refuse_in(by, why, scope, space, requested);
                 }
                 process.records += 1;
+                process.counted.records += 1;
+                user.records += 1;
             }
         }
         self.ledger.insert(pool, wanted, alloc.at.is_none());
@@ -149,6 +158,10 @@ impl State {
         let references = self.ledger.release(slot);
         if references == 0 {
             process.records -= 1;
+            process.counted.records -= 1;
+            if let Some(user) = self.users.get_mut(&process.info.uid) {
+                user.records -= 1;
+            }
             if process.freed.len() == REMEMBERED_FREES {
                 process.freed.pop_front();
             }
@@ -210,6 +223,7 @@ impl State {
         let pool = self.ledger.open(PoolKey { process: by.id, scope, space, basis: by.basis });
         self.structure += 1;
         process.pools.insert((scope, space, by.basis), pool);
+        self.count_holdings(by.id);
         Ok(pool)
     }
 

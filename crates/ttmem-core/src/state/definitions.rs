@@ -1,6 +1,7 @@
 //! What a process defines: allocators, core sets, programs, traces and names; and audits of its allocators.
 
 use super::process::{Compared, Drift, difference};
+use super::users::allocator_bytes;
 use super::{Author, Outcome, ProcessState, ProgramState, Reclaimed, State};
 use crate::analysis::{Analysis, Tenant, part};
 use crate::core_set::CoreSet;
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
-        let limit = self.limits.definitions;
+        let limit = self.definition_limit(by.id);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.cores.len() >= limit && !process.cores.contains_key(&number) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
@@ -28,7 +29,7 @@ impl State {
         if allocator.chips.iter().any(|chip| !self.chips.contains_key(chip)) {
             return self.refuse(by, Fault::UnknownChip, None, None, 0);
         }
-        let limit = self.limits.definitions;
+        let limit = self.definition_limit(by.id);
         let chips = self.numbered(&allocator.chips);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
@@ -39,7 +40,10 @@ impl State {
         if !process.allocators.contains_key(&allocator.id) && opens(process, &allocator) {
             self.event_log.allocator_opened(self.now, by.id, &process.info, chips);
         }
-        process.allocators.insert(allocator.id, allocator);
+        process.text_bytes += allocator_bytes(&allocator);
+        if let Some(replaced) = process.allocators.insert(allocator.id, allocator) {
+            process.text_bytes -= allocator_bytes(&replaced);
+        }
         for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
             self.ledger.touch(pool);
         }
@@ -48,17 +52,20 @@ impl State {
     }
 
     pub(super) fn name_program(&mut self, by: Author, number: u32, text: String) -> Outcome {
-        let limit = self.limits.definitions;
+        let limit = self.definition_limit(by.id);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.program_names.len() >= limit && !process.program_names.contains_key(&number) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
-        process.program_names.insert(number, text);
+        process.text_bytes += text.len() as u64;
+        if let Some(replaced) = process.program_names.insert(number, text) {
+            process.text_bytes -= replaced.len() as u64;
+        }
         Outcome::Noted
     }
 
     pub(super) fn define_site(&mut self, by: Author, definition: SiteDefinition) -> Outcome {
-        let limit = self.limits.definitions;
+        let limit = self.definition_limit(by.id);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.sites.define(definition, limit) {
             Outcome::Noted
@@ -89,6 +96,7 @@ impl State {
         });
         process.pools = pools;
         let closed = process.allocators.remove(&number);
+        process.text_bytes -= closed.as_ref().map_or(0, allocator_bytes);
         let known = closed.is_some();
         if let Some(closed) = closed.filter(|it| opens(&process, it)) {
             let chips = self.numbered(&closed.chips);
@@ -131,7 +139,7 @@ impl State {
         program: &Program,
     ) -> Outcome {
         let &Program { scope, id, cores, site, class, dispatches, dispatched } = program;
-        let limit = self.limits.definitions;
+        let limit = self.definition_limit(by.id);
         // What is on its cores together is compared later; the buffers that are there now are noted.
         let tenant = Tenant { process: by.id, scope };
         let buffers = dispatched.map(|at| (analysis.of(self).lockstep_bytes_of(tenant), at));
@@ -158,7 +166,7 @@ impl State {
     }
 
     pub(super) fn define_trace(&mut self, by: Author, trace: Trace) -> Outcome {
-        let limit = self.limits.definitions;
+        let limit = self.definition_limit(by.id);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         let key = (trace.scope, trace.id);
         if process.traces.len() >= limit && !process.traces.contains_key(&key) {

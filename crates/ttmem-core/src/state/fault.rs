@@ -38,12 +38,11 @@ impl State {
         // The writer's clock may be ahead.
         failure.at = failure.at.min(self.now);
         let described = Box::new(self.describe_failure(by.id, &failure));
+        let resolved: Vec<ChipId> = failure.chips.iter().map(|&chip| self.resolve(chip)).collect();
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         self.faults.name(by.id, &process.info);
         let label = Label::new(by.id, &process.info);
         let (kind, space, at, count) = (failure.kind, failure.space, failure.at, failure.count);
-        let resolved: Vec<ChipId> =
-            failure.chips.iter().map(|&chip| self.names.get(&chip).copied().unwrap_or(chip)).collect();
         if process.failures.len() >= KEPT_FAILURES {
             process.failures.pop_front();
         }

@@ -5,6 +5,7 @@
 
 use super::State;
 use crate::ledger::COUNTER_LIMIT;
+use crate::words::ProcessId;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -23,7 +24,7 @@ impl<'de> Deserialize<'de> for State {
 }
 
 impl State {
-    /// Checks that processes and pools refer to each other, and counts records.
+    /// Checks that processes and pools refer to each other, and counts what each user has.
     fn check(&mut self) -> Result<(), &'static str> {
         if self.program_changes.max(self.structure).max(self.core_sets) > COUNTER_LIMIT {
             return Err("a counter of the keyframe is about to overflow");
@@ -41,6 +42,13 @@ impl State {
                 process.records += pool.totals.count - pool.unlisted.count;
                 pools += 1;
             }
+            process.count_text_bytes();
+            process.sites.count_bytes();
+        }
+        self.restore_claims();
+        let ids: Vec<ProcessId> = self.processes.keys().copied().collect();
+        for id in ids {
+            self.count_holdings(id);
         }
         if pools != self.ledger.pool_count() {
             return Err("a pool of the keyframe has no process");

@@ -1,5 +1,6 @@
 //! The machine: its chips with all their ids, their sensors, and tt-metal's counters.
 
+use super::claims::Claims;
 use super::peaks::{CorePeaks, SpacePeak};
 use super::{Author, Outcome, State};
 use crate::event_log::Level;
@@ -11,14 +12,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Other ids per chip, on average.
-const NAMES_A_CHIP: usize = 16;
+pub(super) const NAMES_A_CHIP: usize = 16;
 /// Reports on tt-metal's counters that are kept.
 const MAX_COUNTER_REPORTS: usize = 1024;
 
 /// A chip with its peaks and history.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ChipState {
+    /// All that is known of it: what the machine says, with the claims of processes.
+    #[serde(skip, default = "unnamed")]
     pub(crate) chip: Chip,
+    /// What the machine says of it; if it is not listed, only an id and a number.
+    pub(super) base: Chip,
+    /// Whether the machine has it. Otherwise only processes name it.
+    pub(super) is_listed: bool,
+    /// If it is not listed, the user whose process named it first.
+    pub(super) added_by: Option<u32>,
+    pub(super) claims: Claims,
     pub(crate) peaks: BTreeMap<Space, SpacePeak>,
     pub(crate) core_peaks: CorePeaks,
     pub(crate) dram: Series<u64>,
@@ -35,12 +45,21 @@ pub(crate) struct ChipState {
     pub(crate) opened_by_hidden: u32,
 }
 
+/// The place of a chip that is derived after its other parts were restored.
+fn unnamed() -> Chip {
+    Chip::unknown(0)
+}
+
 impl ChipState {
-    fn new(chip: Chip) -> Self {
+    pub(super) fn new(base: Chip, is_listed: bool, added_by: Option<u32>) -> Self {
         let (peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, opened_by_hidden) =
             Default::default();
         Self {
-            chip,
+            chip: base.clone(),
+            base,
+            is_listed,
+            added_by,
+            claims: Claims::default(),
             peaks,
             core_peaks,
             dram,
@@ -53,16 +72,24 @@ impl ChipState {
             opened_by_hidden,
         }
     }
+
+    /// Whether so many bytes of a space can be in use, as far as that is known.
+    pub(super) fn has_room(&self, space: Space, bytes: u64) -> bool {
+        self.chip.capacity.is_none_or(|capacity| capacity.has_room(space, bytes))
+    }
 }
 
 impl State {
     /// The key of a chip, by any of its ids.
     pub fn resolve(&self, id: ChipId) -> ChipId {
-        if self.chips.contains_key(&id) { id } else { self.names.get(&id).copied().unwrap_or(id) }
+        if self.chips.contains_key(&id) {
+            return id;
+        }
+        self.names.get(&id).or_else(|| self.claimed.get(&id)).copied().unwrap_or(id)
     }
 
     /// The key of a known chip: by its key, by another id, by its place on the bus, or by its number if it has nothing else.
-    fn find_chip(&self, chip: &Chip) -> Option<ChipId> {
+    pub(super) fn find_chip(&self, chip: &Chip) -> Option<ChipId> {
         // At two places of the bus there are two chips, whatever ids a client uses.
         let apart = |it: &ChipState| it.chip.pci.zip(chip.pci).is_some_and(|(one, other)| one != other);
         let known = |id: ChipId| {
@@ -92,9 +119,10 @@ impl State {
             })
     }
 
-    pub(super) fn define_chip(&mut self, mut chip: Chip, from_machine: bool) -> Outcome {
+    /// Adds a chip that the machine has, or what else the machine says of one.
+    pub(super) fn define_chip(&mut self, mut chip: Chip) -> Outcome {
         let id = chip.id;
-        let number = Some(chip.index).filter(|_| from_machine && chip.node.is_some());
+        let number = Some(chip.index).filter(|_| chip.node.is_some());
         let mut called: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
         called.push(id);
         let guesses: Vec<ChipId> = chip.guesses.iter().map(|&name| ChipId::Unique(name)).collect();
@@ -102,28 +130,23 @@ impl State {
         let key = match self.find_chip(&chip) {
             Some(key) => {
                 if let Some(known) = self.chips.get_mut(&key) {
-                    added = known.gone && from_machine;
-                    known.gone &= !from_machine;
-                    let before = known.chip.core_layout;
-                    known.chip.learn(chip, from_machine);
-                    if known.chip.core_layout != before {
-                        self.structure += 1;
+                    added = known.gone;
+                    if !known.is_listed {
+                        Self::forget_added_chip(&mut self.users, known.added_by);
                     }
+                    (known.gone, known.is_listed) = (false, true);
+                    known.base.learn(chip);
                 }
+                self.derive_chip(key);
                 key
             }
-            None if self.chips.len() < self.limits.chips => {
-                // Numbers are unique: a client that sees only some chips, or another machine's, may use one that is taken.
-                let taken: BTreeSet<u32> = self.chips.values().map(|it| it.chip.index).collect();
-                if taken.contains(&chip.index) {
-                    let free = (0..=taken.len() as u32).find(|index| !taken.contains(index));
-                    chip.index = free.unwrap_or(chip.index);
-                }
-                self.chips.insert(id, ChipState::new(chip));
+            // No limit: what the machine has is always listed.
+            None => {
+                chip.index = self.free_index(chip.index);
+                self.chips.insert(id, ChipState::new(chip, true, None));
                 added = true;
                 id
             }
-            None => return Outcome::Refused(Fault::DefinitionsFull),
         };
         if let Some(number) = number {
             self.renumber(key, number);
@@ -145,15 +168,22 @@ impl State {
         Outcome::Noted
     }
 
+    /// A number that no chip has. A process that sees only some chips, or another machine's, may use one that is taken.
+    pub(super) fn free_index(&self, wanted: u32) -> u32 {
+        let taken: BTreeSet<u32> = self.chips.values().map(|it| it.chip.index).collect();
+        let free = || (0..=taken.len() as u32).find(|index| !taken.contains(index));
+        if taken.contains(&wanted) { free().unwrap_or(wanted) } else { wanted }
+    }
+
     /// Gives a chip on the bus the number that it has there, which changes with the chips on the bus. The chip that had that
     /// number gets the other one.
     fn renumber(&mut self, key: ChipId, number: u32) {
         let Some(before) = self.chips.get(&key).map(|it| it.chip.index) else { return };
         for (&id, state) in self.chips.iter_mut().filter(|_| before != number) {
             if id == key {
-                state.chip.index = number;
+                (state.base.index, state.chip.index) = (number, number);
             } else if state.chip.index == number {
-                state.chip.index = before;
+                (state.base.index, state.chip.index) = (before, before);
             }
         }
     }
@@ -165,7 +195,8 @@ impl State {
             if !state.gone {
                 self.event_log.device_removed(self.now, state.chip.index, id);
             }
-            (state.gone, state.chip.pci, state.chip.node) = (true, None, None);
+            (state.gone, state.base.pci, state.base.node) = (true, None, None);
+            (state.chip.pci, state.chip.node) = (None, None);
             let why = Some("the device was removed".to_owned());
             state.sensors = SensorReading { why, ..SensorReading::default() };
         }
@@ -189,8 +220,14 @@ impl State {
                 Scope::Allocator(_) => None,
             }));
         }
-        self.chips.retain(|id, state| !state.gone || used.contains(id));
+        let is_kept = |(id, state): &(&ChipId, &mut ChipState)| !state.gone || used.contains(id);
+        for (_, state) in self.chips.extract_if(.., |id, state| !is_kept(&(id, state))) {
+            if !state.is_listed {
+                Self::forget_added_chip(&mut self.users, state.added_by);
+            }
+        }
         self.names.retain(|_, key| self.chips.contains_key(key));
+        self.claimed.retain(|_, key| self.chips.contains_key(key));
     }
 
     pub(super) fn set_sensors(&mut self, id: ChipId, reading: SensorReading) -> Outcome {
@@ -248,9 +285,12 @@ impl State {
     /// Sets the chips that a process has open.
     pub(super) fn set_open_chips(&mut self, by: Author, chips: &[ChipId]) -> Outcome {
         let known = chips.iter().map(|&chip| self.resolve(chip)).filter(|chip| self.chips.contains_key(chip));
-        let opened = known.collect();
-        if let Some(process) = self.processes.get_mut(&by.id) {
-            process.opened = opened;
+        let opened: BTreeSet<ChipId> = known.collect();
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
+        let before = std::mem::replace(&mut process.opened, opened.clone());
+        // A process may say more of chips that it has open.
+        for &chip in before.symmetric_difference(&opened) {
+            self.derive_chip(chip);
         }
         Outcome::Noted
     }

@@ -7,7 +7,7 @@
 //! On a core, what counts is what is there at the same time: the memory of a program, as its records were at the next tick or
 //! at its end, with all buffers that were there at the moment of its dispatch.
 
-use super::{ProcessState, State, chips_in, visible};
+use super::{ChipState, ProcessState, State, chips_in, visible};
 use crate::analysis::{Analysis, Clock, Part, Tenant};
 use crate::core_set::CoreSet;
 use crate::ledger::PoolId;
@@ -98,7 +98,7 @@ impl State {
     fn record_space_peaks(&mut self, analysis: &mut Analysis) {
         let found = analysis.of(self).new_peaks();
         for (chip, space, peak) in found {
-            if let Some(state) = self.chips.get_mut(&chip) {
+            if let Some(state) = self.chips.get_mut(&chip).filter(|it| it.has_room(space, peak.bytes)) {
                 state.peaks.insert(space, peak);
             }
         }
@@ -121,7 +121,7 @@ impl State {
         let chips = chips_in(&process.allocators, &key.scope);
         let found = analysis.of(self).shared_peaks(key.space, chips);
         for (chip, peak) in found {
-            if let Some(state) = self.chips.get_mut(&chip) {
+            if let Some(state) = self.chips.get_mut(&chip).filter(|it| it.has_room(key.space, peak.bytes)) {
                 state.peaks.insert(key.space, peak);
             }
         }
@@ -134,7 +134,8 @@ impl State {
             return;
         }
         for chip in chips_in(&process.allocators, &scope) {
-            let Some(state) = self.chips.get_mut(chip) else { continue };
+            let has_room = |it: &&mut ChipState| it.has_room(pool.key.space, pool.peak);
+            let Some(state) = self.chips.get_mut(chip).filter(has_room) else { continue };
             let known = state.peaks.entry(pool.key.space).or_default();
             if pool.peak > known.bytes {
                 let name = process.info.name.clone();

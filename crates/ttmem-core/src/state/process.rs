@@ -1,6 +1,6 @@
 //! A process: what it defined, opened and reported.
 
-use super::PastPool;
+use super::{Holdings, PastPool};
 use crate::core_set::CoreSet;
 use crate::growth::Growth;
 use crate::input::{Allocator, Audit, Banks, Failure, Mark, Process, Trace, Tracked};
@@ -51,7 +51,17 @@ pub(crate) struct ProcessState {
     pub(crate) program_changes: u64,
     /// Capture of the newest trace in the event log: a listing reports traces again.
     pub(super) logged_trace: Option<Mono>,
+    #[serde(skip)]
     pub(super) records: u64,
+    /// Bytes of the names of its programs and the lists of its allocators.
+    #[serde(skip)]
+    pub(super) text_bytes: u64,
+    /// What it says of chips: one for each chip and id.
+    #[serde(skip)]
+    pub(super) claims: usize,
+    /// What is counted of it for its user.
+    #[serde(skip)]
+    pub(super) counted: Holdings,
     /// The last failed allocations, oldest first.
     pub(crate) failures: VecDeque<Failure>,
     /// Failed allocations so far.
@@ -141,6 +151,9 @@ impl ProcessState {
             program_changes: 0,
             logged_trace: None,
             records: 0,
+            text_bytes: 0,
+            claims: 0,
+            counted: Holdings::default(),
             failures: VecDeque::new(),
             failure_count: 0,
             freed: VecDeque::new(),

@@ -10,6 +10,7 @@ mod listing;
 mod machine;
 mod programs;
 mod sites;
+mod users;
 mod warnings;
 
 use super::*;

@@ -44,7 +44,7 @@ impl Daemon {
             _ => {}
         }
         let process = self.find_or_register_sender(connection, sender, message);
-        let outcome = match self.translate(kind, message) {
+        let outcome = match self.translate(process, kind, message) {
             Ok(event) => self.session.apply(process, Basis::Reported, event),
             Err(why) => self.session.apply(process, Basis::Reported, Input::Fault(why.into())),
         };
@@ -80,7 +80,7 @@ impl Daemon {
     }
 
     /// Translates a message.
-    fn translate(&mut self, kind: Type, message: &Message) -> Result<Input, Fault> {
+    fn translate(&mut self, process: ProcessKey, kind: Type, message: &Message) -> Result<Input, Fault> {
         let id = message.buffer_id;
         let allocates = matches!(kind, Type::Alloc | Type::CbAlloc | Type::KernelLoad);
         if allocates && message.size == 0 {
@@ -89,7 +89,7 @@ impl Daemon {
         if allocates && message.size > MAX_ALLOCATION {
             return Err(Fault::TooLarge);
         }
-        let scope = Scope::Chip(self.find_or_add_device(message.device_id, allocates)?);
+        let scope = Scope::Chip(self.find_or_add_device(process, message.device_id, allocates)?);
         let alloc = |space, class| {
             Input::Alloc(Alloc {
                 scope,
@@ -128,7 +128,7 @@ impl Daemon {
     }
 
     /// The chip with the number that a client uses. Where the machine's chips are unknown, it is added if `add` is set.
-    fn find_or_add_device(&mut self, id: i32, add: bool) -> Result<ChipId, Fault> {
+    fn find_or_add_device(&mut self, process: ProcessKey, id: i32, add: bool) -> Result<ChipId, Fault> {
         if let Some(chip) = self.find_device(id) {
             return Ok(chip);
         }
@@ -138,7 +138,9 @@ impl Daemon {
         let chip = Chip::unknown(id as u32);
         let key = chip.id;
         if add {
-            self.session.apply_machine(Input::Chip(Box::new(chip)));
+            if let Outcome::Refused(why) = self.session.name_chip(process, Basis::Reported, chip) {
+                return Err(why);
+            }
             self.handle_changes();
         }
         Ok(key)

@@ -56,7 +56,7 @@ impl EventSink for Recorder<'_, '_> {
             }
             return;
         }
-        self.outcome = self.model.apply(process, basis, input);
+        self.outcome = Some(self.model.apply(process, basis, input));
     }
 
     fn emit_machine(&mut self, input: Input) {

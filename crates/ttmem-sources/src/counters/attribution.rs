@@ -18,6 +18,9 @@ use ttmem_wire::region::{Clock, ProcessSlot, Region};
 /// hundredths of a second.
 const TOLERANCE_NS: u64 = 50_000_000;
 
+/// The user who may report for every process.
+const ROOT: u32 = 0;
+
 /// By pid, the processes that are in any file: when they started, and how their exit is noticed.
 pub(super) type Watches = BTreeMap<u32, (u64, ExitWatch)>;
 
@@ -31,6 +34,11 @@ pub(super) enum EntryProcess {
         start: u64,
     },
     Exited,
+    /// It is alive, and the file's owner may not report for it.
+    Foreign {
+        /// Its pid in the reader's namespace.
+        pid: u32,
+    },
     /// It may be alive and not visible from here, or visible without proof that it is the one.
     Unknown,
 }
@@ -55,7 +63,9 @@ impl OpenFile {
         if let Some(known) = self.entries.get(&slot.pid) {
             let holds = match known.process {
                 EntryProcess::Alive { pid, start } => poll.is_watched(pid, start),
-                EntryProcess::Exited | EntryProcess::Unknown => known.updated_ns == slot.updated_ns,
+                EntryProcess::Foreign { .. } | EntryProcess::Exited | EntryProcess::Unknown => {
+                    known.updated_ns == slot.updated_ns
+                }
             };
             if holds {
                 return known.process;
@@ -89,7 +99,7 @@ impl OpenFile {
         poll: &mut Poll<'_, '_, S>,
     ) -> Option<EntryProcess> {
         let identity = poll.identify(pid).filter(|identity| identity.namespace_pid == slot.pid)?;
-        let (start, has_name) = (identity.start?, identity.name == slot.name);
+        let (start, has_name, uid) = (identity.start?, identity.name == slot.name, identity.uid);
         let processes = &mut *poll.context.processes;
         // One that started after the entry's last change is a later process with the same pid, unless the clock was set
         // meanwhile.
@@ -113,6 +123,10 @@ impl OpenFile {
             if !mapped.unwrap_or(has_name && !is_later) {
                 return None;
             }
+        }
+        // Who owns the file can write anything into it.
+        if self.uid != uid && self.uid != ROOT {
+            return Some(EntryProcess::Foreign { pid });
         }
         if let Entry::Vacant(entry) = poll.watches.entry(pid) {
             entry.insert((start, processes.watch(pid, Some(start))?));

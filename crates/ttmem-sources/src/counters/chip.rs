@@ -6,21 +6,32 @@ use crate::bus::Bus;
 use crate::event_sink::EventSink;
 use ttmem_core::input::Input;
 use ttmem_core::machine::Chip;
-use ttmem_core::words::ChipId;
+use ttmem_core::words::{Basis, ChipId};
 use ttmem_wire::region::Region;
 
 impl OpenFile {
-    /// Finds the chip of this file by its name, or else by the device number in it. Emits the chip the first time.
+    /// Finds the chip of this file by its name, or else by the device number in it, and emits it for each process that uses it: the name
+    /// of the file is the word of these processes. `users` are their pids here, and in their own namespaces.
     pub(super) fn find_chip<S: EventSink>(
         &mut self,
         region: &Region,
-        mut users: impl Iterator<Item = u32>,
+        users: &[(u32, u32)],
         poll: &mut Poll<'_, '_, S>,
     ) -> ChipId {
-        let context = &poll.context;
-        if let Some(chip) = self.chip {
-            return chip;
+        let chip = match self.named_chip.take().filter(|_| self.chip.is_some()) {
+            Some(chip) => chip,
+            None => Box::new(self.name_chip(region, users, poll)),
+        };
+        for &(pid, namespace_pid) in users {
+            let process = poll.register(pid, namespace_pid);
+            poll.sink.emit(process, Basis::Counters, Input::Chip(chip.clone()));
         }
+        self.chip = Some(chip.id);
+        self.named_chip.insert(chip).id
+    }
+
+    fn name_chip<S: EventSink>(&self, region: &Region, users: &[(u32, u32)], poll: &Poll<'_, '_, S>) -> Chip {
+        let context = &poll.context;
         let unique_id = self.unique_id;
         let index = region.device_id;
         let on_bus = context.bus.find(unique_id).cloned();
@@ -28,8 +39,8 @@ impl OpenFile {
         // A runtime numbers the chips that it has open by PCI address. A chip for which another file is named is not this
         // file's: this may be the file of a removed chip, after which the others were numbered again.
         let by_number = || {
-            users.find_map(|pid| {
-                let nodes = context.open_nodes.get(&pid)?;
+            users.iter().find_map(|(pid, _)| {
+                let nodes = context.open_nodes.get(pid)?;
                 let mut chips: Vec<&Chip> =
                     nodes.iter().filter_map(|node| Some(&context.bus.chips.get(node)?.chip)).collect();
                 chips.sort_by_key(|chip| chip.index);
@@ -39,17 +50,13 @@ impl OpenFile {
         };
         let is_known_by_name = remote.is_some() || context.bus.was_removed(unique_id);
         let on_bus = if is_known_by_name { on_bus } else { on_bus.or_else(by_number) };
-        let chip = match on_bus {
+        match on_bus {
             // The PCI address identifies it, whatever its id; its node was emitted already.
             Some(chip) => {
                 Chip { id: ChipId::Unique(unique_id), names: unique_ids(chip.id), node: None, ..chip }
             }
             None => remote.unwrap_or_else(|| Chip::new(ChipId::Unique(unique_id), index)),
-        };
-        let id = chip.id;
-        poll.sink.emit_machine(Input::Chip(Box::new(chip)));
-        self.chip = Some(id);
-        id
+        }
     }
 }
 

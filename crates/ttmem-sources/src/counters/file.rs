@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use ttmem_core::input::Input;
-use ttmem_core::machine::{CounterReport, Ghost};
+use ttmem_core::machine::{Chip, CounterReport, Ghost};
 use ttmem_core::words::{Basis, ChipId, ProcessId, Space, size};
 use ttmem_wire::region::{self, Layout, Levels, Region, RegionError};
 
@@ -35,10 +35,14 @@ pub(super) struct OpenFile {
     pub(super) folder: FileId,
     /// The chip's unique id, from the file's name.
     pub(super) unique_id: u64,
+    /// Its user.
+    pub(super) uid: u32,
     /// The processes of its entries, by the pid in the entry.
     pub(super) entries: BTreeMap<u32, Attribution>,
     /// Its chip, once a process that is alive uses it.
     pub(super) chip: Option<ChipId>,
+    /// The chip as it was emitted.
+    pub(super) named_chip: Option<Box<Chip>>,
     /// Its layout; `None` if it could not be read.
     pub(super) layout: Option<Layout>,
 }
@@ -70,9 +74,9 @@ impl From<rustix::io::Errno> for Unreadable {
 }
 
 impl OpenFile {
-    pub(super) fn new(fd: OwnedFd, path: PathBuf, folder: FileId, unique_id: u64) -> Self {
-        let (bytes, alive, report, entries, chip, layout) = Default::default();
-        Self { fd, bytes, alive, report, path, folder, unique_id, entries, chip, layout }
+    pub(super) fn new(fd: OwnedFd, path: PathBuf, folder: FileId, unique_id: u64, uid: u32) -> Self {
+        let (bytes, alive, report, entries, chip, named_chip, layout) = Default::default();
+        Self { fd, bytes, alive, report, path, folder, unique_id, uid, entries, chip, named_chip, layout }
     }
 
     /// Reads the file until its totals match its entries, or it does not change any more: writers never wait, so a copy may
@@ -95,7 +99,7 @@ impl OpenFile {
             }
             let all_alive = self.entries.values().all(|entry| match entry.process {
                 EntryProcess::Alive { pid, start } => poll.is_watched(pid, start),
-                EntryProcess::Exited | EntryProcess::Unknown => true,
+                EntryProcess::Foreign { .. } | EntryProcess::Exited | EntryProcess::Unknown => true,
             });
             if all_alive && is_unchanged {
                 let chip = self.chip;
@@ -145,7 +149,7 @@ impl OpenFile {
         folder: &ShmFolder,
         poll: &mut Poll<'_, '_, S>,
     ) -> Option<CounterReport> {
-        let (mut ghosts, mut problems) = (Vec::new(), Vec::new());
+        let (mut ghosts, mut problems, mut foreign) = (Vec::new(), Vec::new(), None);
         let mut alive: BTreeMap<u32, (u32, Vec<(Space, u64)>)> = BTreeMap::new();
         for slot in &region.processes {
             let held = per_space(region, |figure| figure(&slot.held));
@@ -167,6 +171,11 @@ impl OpenFile {
                         }
                     }
                 }
+                EntryProcess::Foreign { pid } => {
+                    if held.iter().any(|(_, bytes)| *bytes > 0) {
+                        foreign.get_or_insert(pid);
+                    }
+                }
                 process => {
                     let bytes = held.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
                     if bytes > 0 {
@@ -179,7 +188,8 @@ impl OpenFile {
         self.entries.retain(|pid, _| region.processes.iter().any(|slot| slot.pid == *pid));
         self.alive.clear();
         if !alive.is_empty() {
-            let chip = self.find_chip(region, alive.keys().copied(), poll);
+            let pids: Vec<(u32, u32)> = alive.iter().map(|(&pid, (inside, _))| (pid, *inside)).collect();
+            let chip = self.find_chip(region, &pids, poll);
             for (pid, (namespace_pid, held)) in alive {
                 let process = poll.register(pid, namespace_pid);
                 let name = poll.identify(pid).map(|it| it.name.clone()).unwrap_or_default();
@@ -198,6 +208,11 @@ impl OpenFile {
                 let (total, sum) = (size(total), size(sum));
                 problems.push(format!("have a total of {total} of {space}, but {sum} for their processes"));
             }
+        }
+        if let Some(pid) = foreign {
+            let user = poll.context.processes.user_name(self.uid);
+            problems
+                .push(format!("belong to {user}, who may not report for pid {pid} of another user; ignored"));
         }
         if region.is_full() {
             let slots = region::PROCESS_SLOTS;

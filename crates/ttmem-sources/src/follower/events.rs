@@ -4,7 +4,7 @@ use super::{Follower, ProcessSink};
 use crate::event_sink::{SegmentEvent, SegmentGap, SegmentRecord};
 use crate::files::SkipReason;
 use crate::monotonic;
-use crate::segment::{KeptRecords, SegmentFile};
+use crate::segment::{KeptRecords, SegmentFile, shifted};
 use ttmem_wire::record::Record;
 
 impl Follower {
@@ -62,6 +62,7 @@ impl Follower {
 pub(crate) fn find_gap(segment: &SegmentFile, after: u64, records: &[Record], to: u64) -> Option<SegmentGap> {
     let next = records.first();
     let last = next.map_or(to, |record| record.sequence.get() - 1);
-    let at = next.map_or_else(|| monotonic().0, |record| record.at_ns.get());
+    let at =
+        next.map_or_else(|| shifted(monotonic().0, -segment.clock_shift()).0, |record| record.at_ns.get());
     (last > after).then(|| SegmentGap { at: segment.wall_time(at), first: after + 1, last })
 }

@@ -4,7 +4,6 @@ use super::{Emit, Follower};
 use crate::files::SkipReason;
 use crate::segment::SegmentFile;
 use ttmem_core::input::{Failure, FaultReport, Input, Tracked};
-use ttmem_core::words::Mono;
 use ttmem_types::Fault;
 use ttmem_wire::hooks;
 use ttmem_wire::record::Record;
@@ -81,7 +80,7 @@ impl Follower {
             program: failure.program,
             site: self.site_id(failure.site),
             sequence: record.sequence.get(),
-            ..Failure::new(failure.kind, Mono(record.at_ns.get()))
+            ..Failure::new(failure.kind, self.time(record.at_ns.get()))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Emit, Follower};
 use ttmem_core::input::{Alloc, Audit, Extent, Free, Input, Mark, Program, Trace};
-use ttmem_core::words::{KernelClass, Mono, Scope, Space, Uncertainty};
+use ttmem_core::words::{KernelClass, Scope, Space, Uncertainty};
 use ttmem_types::charged_banks;
 use ttmem_wire::record::{Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 
@@ -45,7 +45,7 @@ impl Follower {
                     site: self.site_id(record.site.get()),
                     class: record.class(),
                     dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
-                    dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
+                    dispatched: (kind == Kind::Dispatch).then(|| self.time(record.at_ns.get())),
                 }));
             }
             (Kind::Trace, _) => emit(Input::Trace(Trace {
@@ -53,7 +53,7 @@ impl Follower {
                 id: record.id.get() as u32,
                 dispatches: record.requested.get(),
                 replays: u64::from(record.padding.get()),
-                captured: Mono(record.bytes_per_bank.get()),
+                captured: self.time(record.bytes_per_bank.get()),
             })),
             (Kind::TraceEnd, _) => emit(Input::TraceEnded(scope, record.id.get() as u32)),
             (Kind::ProgramEnd, _) => {
@@ -94,7 +94,7 @@ impl Follower {
             (Kind::Mark, _) => emit(Input::Mark(Mark {
                 name: self.site_id(record.site.get()),
                 number: (record.flags.get() & flags::MEASURED != 0).then(|| record.id.get()),
-                at: Mono(record.at_ns.get()),
+                at: self.time(record.at_ns.get()),
             })),
             (Kind::PeakReset, Some(space)) => emit(Input::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
@@ -113,6 +113,10 @@ impl Follower {
 
     /// Adds or subtracts an allocation that has no slot.
     fn count_unlisted(&mut self, record: &Record, kind: Kind) {
+        // Without a definition there is nothing to count for, and no limit.
+        if self.allocator(record.allocator.get()).is_none() {
+            return;
+        }
         let charge = self.charge_of(record);
         let sum = self.unlisted.entry((record.allocator.get(), record.space)).or_default();
         let change = |of: &mut u64, by: u64| {
@@ -155,7 +159,7 @@ impl Follower {
             space,
             id: record.id.get(),
             requested,
-            at: Some(Mono(record.at_ns.get())),
+            at: Some(self.time(record.at_ns.get())),
             extent,
             cores: self.cores_of(record),
             program: if space.is_program() { record.program.get() } else { 0 },

@@ -1,7 +1,7 @@
 //! Crash segments: segments whose process has exited. They are kept for a while, and the oldest are removed.
 
 use crate::files::{FileId, file_id, find_file};
-use crate::segment::SegmentFile;
+use crate::segment::{SegmentFile, shifted};
 use crate::shm::ShmFolder;
 use rustix::fd::AsFd;
 use rustix::fs::AtFlags;
@@ -28,8 +28,8 @@ impl Default for Retention {
     }
 }
 
-/// Crash segments that are kept open. Each takes a descriptor.
-const MAX_OPEN: usize = 512;
+/// Crash segments of one user that are kept open. Each takes a descriptor.
+const MAX_OPEN_PER_USER: usize = 128;
 
 /// A segment whose process has exited. Its descriptor is kept, since a container's file disappears with its namespace.
 pub(super) struct CrashSegment {
@@ -56,8 +56,8 @@ impl CrashSegments {
         self.0.len()
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= MAX_OPEN
+    pub(super) fn is_full(&self, uid: u32) -> bool {
+        self.0.values().filter(|it| it.file.uid == uid).count() >= MAX_OPEN_PER_USER
     }
 
     pub(super) fn contains(&self, id: FileId) -> bool {
@@ -135,5 +135,5 @@ fn last_event_time(file: &SegmentFile) -> Mono {
     let applied = file.applied().ok().filter(|&applied| applied > 0);
     let last = applied.and_then(|applied| file.records(applied - 1, applied).ok().flatten());
     let at = last.and_then(|records| records.first().map(|record| record.at_ns.get()));
-    Mono(at.unwrap_or_else(|| file.header().mono_ns.get()))
+    shifted(at.unwrap_or_else(|| file.header().mono_ns.get()), file.clock_shift())
 }

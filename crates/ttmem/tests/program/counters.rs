@@ -399,6 +399,6 @@ fn many_files_of_one_user_do_not_hide_those_of_others() {
     for _ in 0..3 {
         let snapshot = server.snapshot();
         assert_eq!(held(one(&snapshot, 700)), expected(5));
-        assert_eq!(snapshot.health.counter_files, 1025, "no more files are open after repeated queries");
+        assert_eq!(snapshot.health.counter_files, 128 + 1, "no more files are open after repeated queries");
     }
 }

@@ -34,6 +34,7 @@ mod table;
 mod terminal;
 mod transport;
 mod unknown;
+mod users;
 mod words;
 
 use std::path::Path;

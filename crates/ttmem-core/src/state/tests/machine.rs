@@ -96,8 +96,11 @@ fn best_origin_of_capacity_counts() {
     emit(&mut state, Input::Chip(Box::new(with(CapacityOrigin::Board))));
     assert_eq!(origin(&state), Some(CapacityOrigin::Board));
     state.apply(Mono(1), events(1), Input::Chip(Box::new(with(CapacityOrigin::Runtime))));
-    emit(&mut state, Input::Chip(Box::new(with(CapacityOrigin::Descriptor))));
+    assert_eq!(origin(&state), Some(CapacityOrigin::Board), "it does not have the chip open");
+    state.apply(Mono(1), events(1), Input::Opened(vec![ChipId::Unique(0xa0)]));
     assert_eq!(origin(&state), Some(CapacityOrigin::Runtime));
+    emit(&mut state, Input::Chip(Box::new(with(CapacityOrigin::Descriptor))));
+    assert_eq!(origin(&state), Some(CapacityOrigin::Descriptor));
     // A process may say what it likes of places; the machine's word stays.
     let elsewhere =
         Chip { pci: Some(place(9)), board: Some("x".into()), ..Chip::new(ChipId::Unique(0xa0), 0) };
