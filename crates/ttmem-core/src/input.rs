@@ -300,6 +300,8 @@ pub struct Process {
     pub command: Option<String>,
     /// Owner.
     pub user: Option<String>,
+    /// Number of the owner; `None`: unknown.
+    pub uid: Option<u32>,
     /// Start time.
     pub start: Option<Timestamp>,
     /// The pid that it reported, if that differs from the reader's.

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ttmem_types::{FailureKind, FindingKind, Severity};
 
-pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, Leak, Origin, SiteUsage};
+pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, HiddenMemory, Leak, Origin, SiteUsage};
 pub use block::{Block, BlockMap, BlockState};
 pub use cores::{
     Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval,

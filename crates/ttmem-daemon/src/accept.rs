@@ -75,9 +75,11 @@ impl Daemon {
                 // The oldest connection is closed, so that stuck ones do not lock others out.
                 self.queries.pop_first();
             }
+            let Ok(peer) = socket::peer(stream.as_fd()) else { continue };
+            let viewer = self.viewers.of(stream.as_fd(), peer);
             let number = self.next_number();
             if self.poller.add(&stream, Token::Query(number)).is_ok() {
-                self.queries.insert(number, QueryConnection::new(stream));
+                self.queries.insert(number, QueryConnection::new(stream, viewer));
             }
         }
     }

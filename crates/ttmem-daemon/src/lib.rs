@@ -12,7 +12,7 @@
 //!
 //! * [`serve`] runs it; `ttmem_reader::protocol` is the protocol of queries.
 //! * `server` is the loop, with `poller` and `accept`; `legacy` and `query` are the two kinds of connection; `tracking` connects
-//!   them to the session; `subscriptions` has the connections that follow single events.
+//!   them to the session; `subscriptions` has the connections that follow single events; `sharing` decides who may see what.
 
 mod accept;
 mod eventlog;
@@ -23,6 +23,7 @@ mod output;
 mod poller;
 mod query;
 mod server;
+mod sharing;
 mod signal;
 mod socket;
 mod subscriptions;
@@ -39,6 +40,7 @@ use ttmem_sources::SourceConfig;
 
 pub use legacy::levels as legacy_levels;
 pub use server::serve;
+pub use sharing::Sharing;
 pub use signal::is_ignored;
 pub use socket::{Peer, server_at};
 
@@ -66,6 +68,8 @@ pub struct Options {
     pub sensors: Option<SimulatedSensors>,
     /// Limits of what is kept.
     pub limits: Limits,
+    /// What users may see of each other's processes.
+    pub sharing: Sharing,
 }
 
 /// Why the daemon cannot run.

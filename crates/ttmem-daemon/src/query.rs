@@ -10,9 +10,10 @@ use rustix::event::epoll::EventFlags;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use ttmem_core::Viewer;
 use ttmem_core::detail::BlockQuery;
 use ttmem_reader::protocol::{EVENTS_END, Listing, error_answer};
-use ttmem_reader::{EventQuery, RESCAN_ON_REQUEST_NS, Request};
+use ttmem_reader::{EventQuery, RESCAN_ON_REQUEST_NS, Request, json};
 use ttmem_sources::RecentRecords;
 
 /// Longest request.
@@ -29,6 +30,8 @@ const EVENTS_PER_PIECE: usize = 512;
 /// A connection of the query socket.
 pub(crate) struct QueryConnection {
     stream: UnixStream,
+    /// What the peer may see.
+    viewer: Viewer,
     /// What the loop waits for.
     interest: Interest,
     request: Vec<u8>,
@@ -123,10 +126,11 @@ impl Daemon {
 }
 
 impl QueryConnection {
-    pub(crate) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream, viewer: Viewer) -> Self {
         let (request, answer) = Default::default();
         Self {
             stream,
+            viewer,
             interest: Interest::Reading,
             request,
             answer,
@@ -234,8 +238,8 @@ impl QueryConnection {
                 if let Some(query) = &mut detail.blocks {
                     query.limit = query.limit.min(BlockQuery::MOST);
                 }
-                let snapshot = daemon.snapshot(&detail);
-                match serde_json::to_writer(&mut self.answer.bytes, &snapshot) {
+                let snapshot = daemon.snapshot(&detail, self.viewer);
+                match json::write(&snapshot, &mut self.answer.bytes) {
                     Ok(()) => self.answer.bytes.push(b'\n'),
                     Err(e) => {
                         self.answer = Answer::default();
@@ -246,16 +250,15 @@ impl QueryConnection {
             Ok(Request::Allocations) => {
                 daemon.reap(&[]);
                 daemon.poll_sources(RESCAN_ON_REQUEST_NS);
-                self.listing = Some(Listing::default());
+                self.listing = Some(Listing::new(self.viewer));
             }
             Ok(Request::Report) => {
                 daemon.reap(&[]);
                 daemon.poll_sources(RESCAN_ON_REQUEST_NS);
-                match daemon.session.answer(&Request::Report) {
-                    Ok(answer) => {
-                        self.answer.bytes.extend_from_slice(&answer);
-                        self.answer.bytes.push(b'\n');
-                    }
+                daemon.session.record_peaks();
+                let report = daemon.session.report_for(self.viewer);
+                match json::write(&report, &mut self.answer.bytes) {
+                    Ok(()) => self.answer.bytes.push(b'\n'),
                     Err(e) => self.answer_error(&e.to_string()),
                 }
             }
@@ -282,12 +285,12 @@ impl QueryConnection {
         let kept = if lists { daemon.session.recent_records() } else { None };
         if query.follow {
             query.since.get_or_insert_with(Timestamp::now);
-            daemon.subscriptions.subscribe(number, query.clone())?;
+            daemon.subscriptions.subscribe(number, query.clone(), self.viewer)?;
             daemon.plan_next_scan();
             self.follows = true;
         }
         let state = daemon.session.state();
-        daemon.subscriptions.reported_lines(&query, state, &mut self.answer.bytes);
+        daemon.subscriptions.reported_lines(&query, state, self.viewer, &mut self.answer.bytes);
         self.events = Some((query, kept.unwrap_or_default()));
         Ok(())
     }
@@ -295,9 +298,9 @@ impl QueryConnection {
     /// Lists the next events.
     fn list_events(&mut self, daemon: &Daemon) {
         let Some((query, kept)) = &mut self.events else { return };
-        let lines = &mut self.answer.bytes;
+        let (lines, viewer) = (&mut self.answer.bytes, self.viewer);
         let is_over = daemon.session.list_recent(kept, EVENTS_PER_PIECE, query.since, &mut |event| {
-            if query.matches(&event) {
+            if let Some(event) = viewer.event(&event).filter(|event| query.matches(event)) {
                 push_line(&event, lines);
             }
         });

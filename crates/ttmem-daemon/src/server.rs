@@ -6,6 +6,7 @@ use crate::manager::ServiceManager;
 use crate::output::Output;
 use crate::poller::{Poller, Token};
 use crate::query::QueryConnection;
+use crate::sharing::Viewers;
 use crate::signal::{SUMMARY, signal_stream};
 use crate::subscriptions::Subscriptions;
 use crate::{Error, Options, SimulatedSensors, eventlog};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use ttmem_core::input::Input;
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{ChipId, Mono, Space};
-use ttmem_core::{Detail, Snapshot};
+use ttmem_core::{Detail, Snapshot, Viewer};
 use ttmem_reader::{ProcessKey, RESCAN_ON_REQUEST_NS, Session, raise_descriptor_limit};
 use ttmem_sources::{ExitWatch, Retention};
 
@@ -71,6 +72,7 @@ pub(crate) struct Daemon {
     pub(crate) poller: Poller,
     pub(crate) legacy_listener: Listener,
     pub(crate) query_listener: Listener,
+    pub(crate) viewers: Viewers,
     service_manager: ServiceManager,
     /// Whether the connections of an exited process are being read.
     pub(crate) draining: bool,
@@ -119,6 +121,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         poller,
         legacy_listener,
         query_listener,
+        viewers: Viewers::new(options.sharing),
         service_manager: ServiceManager::from_environment(),
         draining: false,
         saw_exited_peer: false,
@@ -298,15 +301,15 @@ impl Daemon {
         }
     }
 
-    /// Takes a snapshot without processes that have exited by now.
-    pub(crate) fn snapshot(&mut self, detail: &Detail) -> Snapshot {
+    /// Takes a snapshot of what a viewer may know, without processes that have exited by now.
+    pub(crate) fn snapshot(&mut self, detail: &Detail, viewer: Viewer) -> Snapshot {
         self.reap(&[]);
         self.session.note_request();
         self.poll_sources(RESCAN_ON_REQUEST_NS);
         if detail.cores || detail.cores_of.is_some() {
             self.session.record_peaks();
         }
-        let mut snapshot = self.session.snapshot(detail);
+        let mut snapshot = self.session.snapshot_for(detail, viewer);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
         snapshot.health.dropped_log_lines = self.output.dropped();
@@ -316,7 +319,7 @@ impl Daemon {
     fn log_statistics(&mut self) {
         if self.output.is_logging() {
             let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-            let text = eventlog::format_statistics(self.session.state().report(&spaces, 0));
+            let text = eventlog::format_statistics(self.session.state().report(&spaces, 0, Viewer::ALL));
             self.output.log(&text);
         }
     }

@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal, Write as _};
 use ttmem_core::snapshot::{Allocation, Origin, Process};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_reader::{Dump, Reader, Request};
+use ttmem_reader::{Dump, Reader, Request, json};
 use ttmem_render::allocation::{DUMP, FIELDS, describe_origin};
 use ttmem_render::format::{plural, sanitize};
 use ttmem_render::holder::{HOLDER_FIELDS, Holder, HolderKey, dump_columns};
@@ -84,7 +84,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
 
 /// Prints a value as one line of JSON, and a note on standard error.
 pub(crate) fn print_json(value: &impl Serialize, note: Option<&str>) -> anyhow::Result<Exit> {
-    let mut line = serde_json::to_vec(value)?;
+    let mut line = json::to_vec(value)?;
     line.push(b'\n');
     print_with_note(&line, note)
 }

@@ -130,7 +130,8 @@ impl Figures<'_> {
             exited.into_iter().map(|(who, (bytes, chips))| (here(&chips), bytes, who, chips)).collect();
         // Any user can leave files: devices that are present come first, and the largest.
         exited.sort_by_key(|(here, bytes, ..)| (here.is_empty(), Reverse(*bytes)));
-        let more = exited.split_off(exited.len().min(MAX_GHOSTS));
+        let most = if self.viewer.hides_pids() { 0 } else { MAX_GHOSTS };
+        let more = exited.split_off(exited.len().min(most));
         if !more.is_empty() {
             let bytes = more.iter().map(|(_, bytes, ..)| *bytes).fold(0, u64::saturating_add);
             let (count, held) = (more.len(), size(bytes));
@@ -168,6 +169,7 @@ impl Figures<'_> {
     pub(super) fn judge_processes(&mut self, findings: &mut Vec<Finding>, clock: Clock) {
         let state = self.state;
         for (id, process) in &state.processes {
+            let first = findings.len();
             self.judge_traces(*id, process, findings);
             self.judge_programs(*id, process, findings);
             self.judge_growth(*id, process, findings, clock);
@@ -218,6 +220,9 @@ impl Figures<'_> {
                         ..label.finding(FindingKind::Leak, Severity::Info, text, 1)
                     });
                 }
+            }
+            for finding in findings.split_off(first) {
+                findings.push(self.viewer.show(process.info.uid, finding));
             }
         }
     }
