@@ -51,7 +51,7 @@ const EXITS: &[Exit] = &[
         let open = format!(r#"{{"pid":{},"allocator":1,"id":7}}"#, s.pid);
         s.query(&format!(r#"{{"get":"snapshot","program_list":{{"open":{open}}}}}"#))
     }),
-    ("a core", true, |s| s.query(r#"{"get":"snapshot","core":{"device":0,"core":[0,0],"limit":1000}}"#)),
+    ("a core", true, |s| s.query(r#"{"get":"snapshot","core":{"device":1,"core":[0,0],"limit":1000}}"#)),
     ("blocks", true, |s| s.query(r#"{"get":"snapshot","blocks":{"limit":1000}}"#)),
     ("sites", true, |s| s.query(r#"{"get":"snapshot","sites":true}"#)),
     ("leaks", true, |s| s.query(r#"{"get":"snapshot","leaks":true}"#)),
@@ -307,7 +307,7 @@ fn no_exit_shows_a_secret() {
 /// A snapshot with everything, as a user gets it.
 fn everything(scene: &Scene, uid: u32, groups: &[u32]) -> Snapshot {
     let request = r#"{"get":"snapshot","cores":true,"programs":true,"events":true,"buffers":{"limit":1000},
-        "program_list":{"limit":1000},"core":{"device":0,"core":[0,0],"limit":1000},"blocks":{"limit":1000},"sites":true,
+        "program_list":{"limit":1000},"core":{"device":1,"core":[0,0],"limit":1000},"blocks":{"limit":1000},"sites":true,
         "leaks":true,"host":true}"#;
     let request = request.replace('\n', "");
     schema::snapshot(as_user(uid, groups, || scene.query(&request)).as_bytes())
@@ -413,7 +413,7 @@ fn openness_for_all_leaves_out_arguments() {
     let scene = Scene::start(&["--share-all"]);
     for &(name, has_secrets, exit) in EXITS.iter().filter(|(name, ..)| *name != "ttmem postmortem") {
         let answer = as_user(OTHER, &[], || exit(&scene));
-            assert_eq!(
+        assert_eq!(
             answer.replace("s3cret-argument", "").contains(SECRET) || tells(&answer),
             has_secrets,
             "{name}"
