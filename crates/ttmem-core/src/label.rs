@@ -94,6 +94,8 @@ mod tests {
             "pid 7 (python3 model.py)"
         );
         assert_eq!(label(7, python, Some("python3 -m pytest")), "pid 7 (python3)");
+        // Words after these options are no script, even if they look so.
+        assert_eq!(label(7, python, Some("python3 -uc import key.py")), "pid 7 (python3)");
         assert_eq!(label(7, python, None), "pid 7 (python3)");
         assert_eq!(label(7, Some("a\x1bb"), Some("a b.py")), "pid 7 (a?b)");
         assert_eq!(label(7, None, Some("bin/python model.py")), "pid 7 (python model.py)");

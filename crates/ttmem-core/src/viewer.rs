@@ -409,3 +409,47 @@ impl Info {
         viewer.hides(self.uid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::FindingKind;
+    use crate::words::Basis;
+    use jiff::Timestamp;
+
+    #[test]
+    fn owner_decides_what_a_viewer_may_know() {
+        let viewer = Viewer::user(7, Access::Sums);
+        assert_eq!(viewer.access(Some(7)), Access::Everything);
+        assert!(viewer.hides(Some(8)) && viewer.hides(None) && !viewer.hides_pids());
+        let open = Viewer::user(7, Access::NoArguments);
+        assert!(!open.hides(Some(8)) && open.access(Some(8)) == Access::NoArguments);
+        assert!(Viewer::user(7, Access::Anonymous).hides_pids());
+        assert_eq!(Viewer::ALL.access(None), Access::Everything);
+    }
+
+    #[test]
+    fn single_events_of_others_are_not_shown() {
+        let viewer = Viewer::user(7, Access::Sums);
+        let event = |kind, owner| MemoryEvent {
+            owner,
+            pid: Some(4242),
+            site_name: Some("model.py:1".to_owned()),
+            id: Some("0x1000".to_owned()),
+            ..MemoryEvent::new(Timestamp::UNIX_EPOCH, kind, Basis::Exact)
+        };
+        let mine = event(MemoryEventKind::Allocated, Some(7));
+        assert!(matches!(viewer.event(&mine), Some(Cow::Borrowed(_))));
+        assert_eq!(viewer.event(&event(MemoryEventKind::Allocated, Some(8))), None);
+        let exit = event(MemoryEventKind::ProcessExited, Some(8));
+        let shown = viewer.event(&exit).unwrap();
+        assert_eq!((shown.pid, shown.hidden, &shown.site_name, &shown.id), (Some(4242), true, &None, &None));
+        assert_eq!(Viewer::user(7, Access::Anonymous).event(&exit), None);
+    }
+
+    #[test]
+    fn kinds_are_named_in_words() {
+        assert_eq!(words_of(&FindingKind::OutOfMemory), "out of memory");
+        assert_eq!(words_of(&FindingKind::Leak), "leak");
+    }
+}

@@ -335,8 +335,9 @@ impl Session {
             sources.fill_health(&mut snapshot.health);
         }
         if viewer != Viewer::ALL {
-            // Folders of other users' containers, and the pids of processes in them.
-            snapshot.health.skipped.retain(|it| !it.path.starts_with("/proc/"));
+            // Folders of other users' containers, and the pids of processes in them. Reasons have pids, too.
+            let hides_pids = viewer.hides_pids();
+            snapshot.health.skipped.retain(|it| !hides_pids && !it.path.starts_with("/proc/"));
         }
         if detail.host {
             let mut usage = self.model.processes.read_host_usage(self.model.now);

@@ -6,6 +6,7 @@ use crate::faults::{Subject, Tally};
 use crate::label::Label;
 use crate::snapshot::{Failure, FailureKind, Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS};
+use crate::viewer::Viewer;
 use crate::words::{ChipId, Fault, Scope, Space, ranges, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +86,10 @@ impl Figures<'_> {
         for region in &self.state.counters {
             let known = self.state.chips.get(&region.chip);
             let device = known.map(|_| region.chip.to_string());
-            let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
+            // The folder may be that of another user's container.
+            let file = region.path.rsplit('/').next().unwrap_or_default();
+            let path = if self.viewer == Viewer::ALL { &region.path } else { file };
+            let of = known.map_or_else(|| path.to_owned(), |it| format!("device {}", it.chip.index));
             // Old files of devices that were removed are no problem now.
             let severity = if known.is_some() { Severity::Warning } else { Severity::Info };
             for &(space, bytes) in &region.unattributed {
