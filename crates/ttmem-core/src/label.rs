@@ -94,7 +94,7 @@ mod tests {
             "pid 7 (python3 model.py)"
         );
         assert_eq!(label(7, python, Some("python3 -m pytest")), "pid 7 (python3)");
-        // Words after these options are no script, even if they look so.
+        // Words after these options are code or modules, even if they end as a script does.
         assert_eq!(label(7, python, Some("python3 -uc import key.py")), "pid 7 (python3)");
         assert_eq!(label(7, python, None), "pid 7 (python3)");
         assert_eq!(label(7, Some("a\x1bb"), Some("a b.py")), "pid 7 (a?b)");

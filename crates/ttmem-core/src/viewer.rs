@@ -44,7 +44,7 @@ impl Viewer {
         Self { user: Some(uid), others }
     }
 
-    /// What this viewer may know of a process of this owner. Nobody owns a process whose owner is unknown.
+    /// What this viewer may know of a process of this owner. A process whose owner is unknown is another user's.
     pub fn access(&self, owner: Option<u32>) -> Access {
         match self.user {
             Some(uid) if owner != Some(uid) => self.others,

@@ -45,7 +45,7 @@ pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> Vec<u32> {
     let (level, value) = (libc::SOL_SOCKET, groups.as_mut_ptr().cast());
     // SAFETY: `groups` has room for `len` bytes, and both outlive the call.
     let result = unsafe { libc::getsockopt(socket.as_raw_fd(), level, SO_PEERGROUPS, value, &raw mut len) };
-    // Kernels before 4.13 tell only the primary group.
+    // Older kernels report only the primary group.
     groups.truncate(if result < 0 { 0 } else { len as usize / size_of::<libc::gid_t>() });
     groups.extend(get_option::<libc::ucred>(socket, libc::SO_PEERCRED).map(|cred| cred.gid));
     groups

@@ -1063,7 +1063,7 @@ class Buffers(Record):
     """The allocations, unless they were grouped."""
     hidden_count: int
     """Number of further allocations, of other users' processes, which are withheld from this user. They
-    match by device, process and space; words are not looked for in them.
+    match by device, process and space; words are compared with the pid and name of the process only.
     """
     hidden_bytes: int
     """Allocated bytes of these, else requested bytes."""

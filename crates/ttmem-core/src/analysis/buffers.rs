@@ -209,7 +209,7 @@ impl Figures<'_> {
             }
             let is_hidden = process.info.is_hidden_from(&self.viewer);
             let mut names = text::OfProcess::new(words, id, process);
-            // The number of matches must not tell what is in the names.
+            // The number of matches must not depend on names that are withheld.
             if is_hidden && !words.is_empty() && (pid.is_none() || !names.has_all(words)) {
                 continue;
             }

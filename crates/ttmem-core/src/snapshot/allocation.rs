@@ -239,7 +239,7 @@ pub struct Buffers {
     /// The allocations, unless they were grouped.
     pub list: Vec<Allocation>,
     /// Number of further allocations, of other users' processes, which are withheld from this user. They match by device,
-    /// process and space; words are not looked for in them.
+    /// process and space; words are compared with the pid and name of the process only.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub hidden_count: u64,
     /// Allocated bytes of these, else requested bytes.

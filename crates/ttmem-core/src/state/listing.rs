@@ -41,8 +41,8 @@ impl State {
 
     /// Whether a viewer may see only the sum of a pool.
     fn hides(&self, viewer: Viewer, pool: PoolId) -> bool {
-        let process = self.processes.get(&self.ledger.pool(pool).key.process);
-        viewer.hides(process.and_then(|it| it.info.uid))
+        let process = || self.processes.get(&self.ledger.pool(pool).key.process);
+        viewer != Viewer::ALL && viewer.hides(process().and_then(|it| it.info.uid))
     }
 
     /// Sums of the processes whose allocations a viewer may not see, by process, space and devices.

@@ -280,7 +280,7 @@ fn as_user<T: Send>(uid: u32, groups: &[u32], act: impl FnOnce() -> T + Send) ->
 }
 
 /// Whether an answer has a secret.
-fn tells(answer: &str) -> bool {
+fn has_secret(answer: &str) -> bool {
     answer.contains(SECRET) || ADDRESSES.iter().any(|address| answer.contains(address))
 }
 
@@ -294,7 +294,7 @@ fn no_exit_shows_a_secret() {
         {
             let answer = as_user(uid, &[], || exit(&scene));
             assert!(!answer.is_empty() || uid == OTHER, "{name} for {who}");
-            if tells(&answer) != expected {
+            if has_secret(&answer) != expected {
                 let at = answer.find(SECRET).unwrap_or(0);
                 let around = answer.get(at.saturating_sub(300)..(at + 60).min(answer.len()));
                 wrong.push(format!("{name} for {who}: {}", around.unwrap_or(&answer)));
@@ -387,22 +387,22 @@ fn secrets_stay_hidden_after_the_exit() {
         let shot = everything(&scene, uid, &[]);
         serde_json::to_string(&(shot.findings, shot.events, shot.devices)).unwrap()
     };
-    assert!(tells(&reused(0)) && tells(&reused(OWNER)));
+    assert!(has_secret(&reused(0)) && has_secret(&reused(OWNER)));
     let seen = reused(OTHER);
-    assert!(!tells(&seen) && seen.contains(&format!("pid {pid} ")), "{seen}");
+    assert!(!has_secret(&seen) && seen.contains(&format!("pid {pid} ")), "{seen}");
     let events = r#"{"get":"events"}"#;
-    assert!(tells(&as_user(OWNER, &[], || scene.query(events))), "its last events");
-    assert!(!tells(&as_user(OTHER, &[], || scene.query(events))));
+    assert!(has_secret(&as_user(OWNER, &[], || scene.query(events))), "its last events");
+    assert!(!has_secret(&as_user(OTHER, &[], || scene.query(events))));
 }
 
 #[test]
 fn members_of_the_shared_group_see_everything() {
     let scene = Scene::start(&["--share-group", &GROUP.to_string()]);
-    let tells =
-        |uid, groups: &[u32]| tells(&as_user(uid, groups, || scene.query(r#"{"get":"allocations"}"#)));
-    assert!(tells(OTHER, &[1, GROUP]), "as a supplementary group");
-    assert!(tells(GROUP, &[]), "as the primary group");
-    assert!(!tells(OTHER, &[1]));
+    let request = r#"{"get":"allocations"}"#;
+    let is_member = |uid, groups: &[u32]| has_secret(&as_user(uid, groups, || scene.query(request)));
+    assert!(is_member(OTHER, &[1, GROUP]), "as a supplementary group");
+    assert!(is_member(GROUP, &[]), "as the primary group");
+    assert!(!is_member(OTHER, &[1]));
     let no_group = Command::new(exe()).args(["serve", "--share-group", "no-such-group"]).output().unwrap();
     assert!(!no_group.status.success());
     assert!(String::from_utf8_lossy(&no_group.stderr).contains("no such group in /etc/group"));
@@ -414,7 +414,7 @@ fn openness_for_all_leaves_out_arguments() {
     for &(name, has_secrets, exit) in EXITS.iter().filter(|(name, ..)| *name != "ttmem postmortem") {
         let answer = as_user(OTHER, &[], || exit(&scene));
         assert_eq!(
-            answer.replace("s3cret-argument", "").contains(SECRET) || tells(&answer),
+            answer.replace("s3cret-argument", "").contains(SECRET) || has_secret(&answer),
             has_secrets,
             "{name}"
         );
@@ -433,7 +433,7 @@ fn dump_through_a_program_of_root_is_the_users() {
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    assert!(text.contains("of another user") && !tells(&text), "{text}");
+    assert!(text.contains("of another user") && !has_secret(&text), "{text}");
 }
 
 #[test]
