@@ -31,9 +31,11 @@ mod view;
 
 use crate::core_set::CoreSet;
 use crate::detail::Detail;
+use crate::input::Process;
 use crate::ledger::PoolId;
 use crate::snapshot::{CoreRoom, PostMortem, RunReport, Snapshot, Usage};
-use crate::state::State;
+use crate::state::{State, visible};
+use crate::viewer::{Access, Viewer};
 use crate::words::{ChipId, ProcessId};
 use core_map::{CoreMap, Layers};
 use free_space::{CachedSkyline, Joint};
@@ -93,12 +95,38 @@ const CACHED_SETS: usize = 16_384;
 pub(crate) struct Figures<'a> {
     pub(crate) state: &'a State,
     cache: &'a mut Analysis,
+    /// Who receives the answer.
+    viewer: Viewer,
+}
+
+impl Figures<'_> {
+    /// Whether the viewer may not see single allocations and programs of a process.
+    fn hides(&self, process: ProcessId) -> bool {
+        let owner = self.state.processes.get(&process).and_then(|it| it.info.uid);
+        self.viewer.hides(owner)
+    }
+
+    /// The pid of a process, if the viewer may know it: a request by pid finds no other process.
+    fn shown_pid(&self, id: ProcessId, info: &Process) -> Option<u32> {
+        visible(id).filter(|_| self.viewer.access(info.uid) < Access::Anonymous)
+    }
 }
 
 impl Analysis {
     /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
     pub fn snapshot(&mut self, state: &State, at: Timestamp, detail: &Detail) -> Snapshot {
-        self.of(state).snapshot(at, detail)
+        self.snapshot_for(state, at, detail, Viewer::ALL)
+    }
+
+    /// Everything that a viewer may know, as [`Analysis::snapshot`].
+    pub fn snapshot_for(
+        &mut self,
+        state: &State,
+        at: Timestamp,
+        detail: &Detail,
+        viewer: Viewer,
+    ) -> Snapshot {
+        Figures { viewer, ..self.of(state) }.snapshot(at, detail)
     }
 
     /// What one chip's spaces hold, as in a snapshot.
@@ -118,10 +146,10 @@ impl Analysis {
         self.of(state).post_mortem(process, sequence, at)
     }
 
-    /// What all processes allocated, also those that have exited if [`State::keep_exited`] was called before. `at` is as for
-    /// [`Analysis::snapshot`].
-    pub fn report(&mut self, state: &State, at: Timestamp) -> RunReport {
-        self.of(state).report(at)
+    /// What all processes allocated, as far as a viewer may know it, also those that have exited if [`State::keep_exited`] was called
+    /// before. `at` is as for [`Analysis::snapshot`].
+    pub fn report(&mut self, state: &State, at: Timestamp, viewer: Viewer) -> RunReport {
+        Figures { viewer, ..self.of(state) }.report(at)
     }
 
     /// Drops what no longer holds, and opens the rest for questions.
@@ -130,7 +158,7 @@ impl Analysis {
         if (self.structure, self.core_sets) != (state.structure, state.core_sets) {
             self.invalidate(state);
         }
-        Figures { state, cache: self }
+        Figures { state, cache: self, viewer: Viewer::ALL }
     }
 
     #[cold]

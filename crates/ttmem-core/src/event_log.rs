@@ -9,6 +9,7 @@ use crate::input::Process;
 use crate::label::Label;
 use crate::snapshot::{Event, EventKind, FailureKind, Severity};
 use crate::state::visible;
+use crate::viewer::{Access, Viewer};
 use crate::words::{ChipId, Mono, ProcessId, size};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -41,7 +42,7 @@ struct Entry {
 enum Text {
     /// What a process did: label, verb phrase, and details of the last time.
     OfProcess {
-        who: String,
+        who: Label,
         what: String,
         rest: String,
     },
@@ -92,17 +93,32 @@ impl Entry {
         }
     }
 
-    fn describe(&self, clock: Clock) -> Event {
+    fn describe(&self, clock: Clock, viewer: Viewer) -> Event {
         let times = if self.count > 1 { format!(" x{}", self.count) } else { String::new() };
         let mut severity = self.severity;
+        let owner = match &self.text {
+            Text::OfProcess { who: label, .. } | Text::Fault(_, _, label) => Some(label.owner),
+            Text::OfDevices(_) => None,
+        };
+        let access = owner.map_or(Access::Everything, |owner| viewer.access(owner));
         let text = match &self.text {
-            Text::OfProcess { who, what, rest } if times.is_empty() => format!("{who} {what}{rest}"),
-            Text::OfProcess { who, what, rest } if rest.is_empty() => format!("{who} {what}{times}"),
-            Text::OfProcess { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
+            Text::OfProcess { who, what, rest } => {
+                let who = match access {
+                    Access::Everything | Access::NoArguments => who.to_string(),
+                    Access::Sums => who.without_command().to_string(),
+                    Access::Anonymous => "a process of another user".to_owned(),
+                };
+                match (times.is_empty(), rest.is_empty()) {
+                    (true, _) => format!("{who} {what}{rest}"),
+                    (false, true) => format!("{who} {what}{times}"),
+                    (false, false) => format!("{who} {what}{times}, last{rest}"),
+                }
+            }
             Text::OfDevices(what) => format!("{}{what}{times}", devices(&self.chips)),
             Text::Fault(subject, tally, label) => {
+                let device = self.chips.keys().next().copied();
                 let finding =
-                    describe_fault(subject, tally, Some(label), self.chips.keys().next().copied(), clock);
+                    viewer.show(label.owner, describe_fault(subject, tally, Some(label), device, clock));
                 severity = finding.severity;
                 finding.text
             }
@@ -116,7 +132,8 @@ impl Entry {
             at: clock.wall(self.at),
             kind: self.kind,
             severity,
-            pid: self.process.and_then(visible),
+            pid: self.process.and_then(visible).filter(|_| access != Access::Anonymous),
+            hidden: access >= Access::Sums,
             device,
             bytes: self.bytes,
             text,
@@ -205,8 +222,8 @@ impl EventLog {
         process: (ProcessId, &Process),
         what: String,
     ) -> ProcessEvent<'_> {
-        let text =
-            Text::OfProcess { who: Label::new(process.0, process.1).to_string(), what, rest: String::new() };
+        let who = Label::new(process.0, process.1);
+        let text = Text::OfProcess { who, what, rest: String::new() };
         ProcessEvent { to: self, entry: Entry { process: Some(process.0), ..Entry::new(now, kind, text) } }
     }
 
@@ -336,8 +353,8 @@ impl EventLog {
     }
 
     /// All of them, oldest first.
-    pub(crate) fn list(&self, clock: Clock) -> Vec<Event> {
-        self.entries.iter().map(|entry| entry.describe(clock)).collect()
+    pub(crate) fn list(&self, clock: Clock, viewer: Viewer) -> Vec<Event> {
+        self.entries.iter().map(|entry| entry.describe(clock, viewer)).collect()
     }
 }
 

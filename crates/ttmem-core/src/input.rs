@@ -300,7 +300,7 @@ pub struct Process {
     pub command: Option<String>,
     /// Owner.
     pub user: Option<String>,
-    /// Number of the owner.
+    /// Number of the owner; `None`: unknown.
     pub uid: Option<u32>,
     /// Start time.
     pub start: Option<Timestamp>,

@@ -11,7 +11,7 @@
 //! * [`input`]: input from sources; [`machine`]: input about the machine.
 //! * [`State`]: facts, kept exact under any order of input. Serialised, it is a keyframe.
 //! * [`Analysis`]: figures that follow from a state.
-//! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it can be requested.
+//! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it can be requested; [`Viewer`]: who may see what of it.
 
 mod analysis;
 mod core_set;
@@ -25,17 +25,21 @@ mod label;
 mod ledger;
 pub mod machine;
 mod pairs;
+mod printable;
 mod ranges;
 mod sites;
 pub mod snapshot;
 mod state;
 #[cfg(test)]
 mod testing;
+mod viewer;
 pub mod words;
 
 pub use analysis::{Analysis, End, Fit, FitAnswer, FitContext, FitRequest, FitSize, fit};
 pub use core_set::CoreSet;
 pub use detail::Detail;
 pub use input::Input;
+pub use printable::is_unprintable;
 pub use snapshot::Snapshot;
 pub use state::{Limits, Outcome, REPORT_ROOM, Reclaimed, State};
+pub use viewer::{Access, Viewer};

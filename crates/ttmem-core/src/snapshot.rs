@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 
 pub use ttmem_types::{FailureKind, FindingKind, Severity};
 
-pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, Leak, LeakBasis, Origin, SiteUsage};
+pub use allocation::{
+    Allocation, BufferGroup, Buffers, Dump, Group, HiddenMemory, Leak, LeakBasis, Origin, SiteUsage,
+};
 pub use block::{Block, BlockMap, BlockState};
 pub use cores::{
     Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval,

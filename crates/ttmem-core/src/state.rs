@@ -24,7 +24,7 @@ mod users;
 pub use listing::REPORT_ROOM;
 pub(crate) use machine::ChipState;
 pub(crate) use past::{PastPool, add as add_past, is_reported};
-pub(crate) use peaks::{CoreUse, SpacePeak};
+pub(crate) use peaks::{CoreUse, SpacePeak, UsedBy};
 pub(crate) use process::{ProcessState, ProgramState};
 pub(crate) use sampling::{GROWTH_ROUND_SECONDS, GROWTH_ROUNDS};
 

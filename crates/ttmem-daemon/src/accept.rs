@@ -131,9 +131,10 @@ impl Daemon {
                     self.close_query(number);
                 }
             }
+            let viewer = self.viewers.of(stream.as_fd(), peer);
             let number = self.next_number();
             if self.poller.add(&stream, Token::Query(number)).is_ok() {
-                self.queries.insert(number, QueryConnection::new(stream, peer));
+                self.queries.insert(number, QueryConnection::new(stream, peer, viewer));
             }
         }
     }

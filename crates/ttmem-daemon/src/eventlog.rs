@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use std::fmt::Write;
 use ttmem_core::machine::Chip;
-use ttmem_core::snapshot::{Allocation, Group, MemoryEvent, MemoryEventKind, ProgramLevel};
+use ttmem_core::snapshot::{Allocation, Group, HiddenMemory, MemoryEvent, MemoryEventKind, ProgramLevel};
 use ttmem_core::words::{Basis, Fault, KernelClass, ProcessId, Space};
 use ttmem_core::{Outcome, Reclaimed, State};
 use ttmem_reader::old_log::{self, OldLine, OldSubject, mib, six_digits};
@@ -22,6 +22,8 @@ pub(crate) struct Reported {
     pub(crate) at: Timestamp,
     /// Its process; the message may have another pid.
     pub(crate) process: ProcessId,
+    /// Number of its user.
+    pub(crate) owner: Option<u32>,
     pub(crate) kind: Type,
     pub(crate) message: Message,
     pub(crate) outcome: Outcome,
@@ -85,8 +87,9 @@ pub(crate) fn write_line(reported: &Reported, log: &mut String) {
 
 /// Describes a message as an event; `None` if it changed nothing and was not refused.
 pub(crate) fn describe(reported: &Reported, state: &State) -> Option<MemoryEvent> {
-    let &Reported { at, process, kind, message, outcome, level } = reported;
+    let &Reported { at, process, owner, kind, message, outcome, level } = reported;
     let mut event = process_event(state, process, Basis::Reported, MemoryEventKind::Refused, at);
+    event.owner = owner;
     if process.pid == 0 {
         event.reported_pid = Some(i64::from(message.process_id));
     }
@@ -212,6 +215,7 @@ pub(crate) fn format_remaining(groups: impl Iterator<Item = Group>) -> String {
                 allocation.references
             );
         }
+        add_hidden(&mut text, &group);
         add_rest(&mut text, &group);
     }
     if total == 0 {
@@ -251,9 +255,25 @@ pub(crate) fn format_kernels(groups: impl Iterator<Item = Group>) -> String {
     text
 }
 
+/// Adds a line for each process whose allocations the reader may not see.
+fn add_hidden(text: &mut String, group: &Group) {
+    for sum in &group.hidden {
+        let HiddenMemory { count, requested_bytes, user, .. } = sum;
+        let pid = describe_pid(sum.pid, sum.reported_pid);
+        let user = user.as_deref().unwrap_or("unknown");
+        let (_, many) = nouns(group.space);
+        let _ = writeln!(
+            text,
+            "    - {count} {many} of another user: {} KB in all (PID {pid}, user {user})",
+            six_digits(*requested_bytes as f64 / 1024.0)
+        );
+    }
+}
+
 /// Adds the number of allocations that are not listed.
 fn add_rest(text: &mut String, group: &Group) {
-    let more = group.count.saturating_sub(group.listed.len() as u64);
+    let hidden: u64 = group.hidden.iter().map(|it| it.count).sum();
+    let more = group.count.saturating_sub(group.listed.len() as u64).saturating_sub(hidden);
     if more > 0 {
         let _ = writeln!(text, "    … and {more} more; all: ttmem dump --all");
     }
@@ -303,7 +323,11 @@ pub(crate) fn kernel_class(byte: u8) -> KernelClass {
 }
 
 fn pid_of(it: &Allocation) -> String {
-    match (it.pid, it.reported_pid) {
+    describe_pid(it.pid, it.reported_pid)
+}
+
+fn describe_pid(pid: Option<u32>, reported_pid: Option<i64>) -> String {
+    match (pid, reported_pid) {
         (Some(pid), _) => pid.to_string(),
         (None, Some(pid)) => format!("{pid} in its own namespace"),
         (None, None) => "unknown".to_owned(),

@@ -12,8 +12,8 @@
 //!
 //! * [`serve`] runs it; `ttmem_reader::protocol` is the protocol of queries.
 //! * `server` is the loop, with `poller` and `accept`; `legacy` and `query` are the two kinds of connection; `turns` shares the
-//!   loop among users, with `shares` and `copy`; `tracking` connects
-//!   them to the session; `subscriptions` has the connections that follow single events.
+//!   loop among users, with `shares` and `copy`; `tracking` connects them to the session; `subscriptions` has the connections that
+//!   follow single events; `sharing` decides who may see what.
 
 mod accept;
 mod copy;
@@ -26,6 +26,7 @@ mod poller;
 mod query;
 mod server;
 mod shares;
+mod sharing;
 mod signal;
 mod socket;
 mod subscriptions;
@@ -43,6 +44,7 @@ use ttmem_sources::SourceConfig;
 
 pub use legacy::levels as legacy_levels;
 pub use server::serve;
+pub use sharing::Sharing;
 pub use signal::is_ignored;
 pub use socket::{Peer, server_at};
 
@@ -70,6 +72,8 @@ pub struct Options {
     pub sensors: Option<SimulatedSensors>,
     /// Limits of what is kept.
     pub limits: Limits,
+    /// What users may see of each other's processes.
+    pub sharing: Sharing,
 }
 
 /// Why the daemon cannot run.

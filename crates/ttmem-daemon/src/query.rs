@@ -14,7 +14,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use ttmem_core::Detail;
+use ttmem_core::{Detail, Viewer};
 use ttmem_core::detail::BlockQuery;
 use ttmem_core::words::Mono;
 use ttmem_reader::protocol::{EVENTS_END, Listing, error_answer};
@@ -38,6 +38,8 @@ const EVENTS_PER_PIECE: usize = 512;
 pub(crate) struct QueryConnection {
     stream: UnixStream,
     pub(crate) peer: Peer,
+    /// What the peer may see.
+    pub(crate) viewer: Viewer,
     /// Its place among those that wait for their turn.
     pub(crate) queued: Option<u64>,
     /// Whether its request waits until a copy of the daemon may be started.
@@ -129,11 +131,12 @@ impl Daemon {
 }
 
 impl QueryConnection {
-    pub(crate) fn new(stream: UnixStream, peer: Peer) -> Self {
+    pub(crate) fn new(stream: UnixStream, peer: Peer, viewer: Viewer) -> Self {
         let (request, answer) = Default::default();
         Self {
             stream,
             peer,
+            viewer,
             queued: None,
             awaits_copy: false,
             is_copying: false,
@@ -338,14 +341,14 @@ impl QueryConnection {
         match request {
             Request::Allocations => {
                 daemon.prepare_answer(&request);
-                self.listing = Some(Listing::default());
+                self.listing = Some(Listing::new(self.viewer));
                 Ok(())
             }
             Request::Events(query) => self.begin_events(daemon, number, query),
             _ if !daemon.needs_copy(&request) => {
                 daemon.prepare_answer(&request);
                 let answer = &mut self.answer.bytes;
-                daemon.write_answer(&request, answer).map_err(|e| e.to_string())?;
+                daemon.write_answer(&request, self.viewer, answer).map_err(|e| e.to_string())?;
                 answer.push(b'\n');
                 Ok(())
             }
@@ -355,7 +358,7 @@ impl QueryConnection {
             }
             _ => {
                 daemon.prepare_answer(&request);
-                daemon.start_copy(number, uid, &request)?;
+                daemon.start_copy(number, uid, &request, self.viewer)?;
                 self.is_copying = true;
                 // A sign of life, since the answer may take long.
                 self.answer.bytes.push(b' ');
@@ -379,12 +382,12 @@ impl QueryConnection {
         if query.follow {
             query.since.get_or_insert_with(Timestamp::now);
             daemon.make_room_for_follower(self.peer.uid);
-            daemon.subscriptions.subscribe(number, query.clone())?;
+            daemon.subscriptions.subscribe(number, query.clone(), self.viewer)?;
             daemon.plan_next_scan();
             self.follows = true;
         }
         let state = daemon.session.state();
-        daemon.subscriptions.reported_lines(&query, state, &mut self.answer.bytes);
+        daemon.subscriptions.reported_lines(&query, state, self.viewer, &mut self.answer.bytes);
         self.events = Some((query, kept.unwrap_or_default()));
         Ok(())
     }
@@ -392,9 +395,9 @@ impl QueryConnection {
     /// Lists the next events.
     fn list_events(&mut self, daemon: &Daemon) {
         let Some((query, kept)) = &mut self.events else { return };
-        let lines = &mut self.answer.bytes;
+        let (lines, viewer) = (&mut self.answer.bytes, self.viewer);
         let is_over = daemon.session.list_recent(kept, EVENTS_PER_PIECE, query.since, &mut |event| {
-            if query.matches(&event) {
+            if let Some(event) = viewer.event(&event).filter(|event| query.matches(event)) {
                 push_line(&event, lines);
             }
         });

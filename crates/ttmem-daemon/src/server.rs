@@ -8,6 +8,7 @@ use crate::output::Output;
 use crate::poller::{Poller, Token};
 use crate::query::QueryConnection;
 use crate::shares::Shares;
+use crate::sharing::Viewers;
 use crate::signal::{SUMMARY, signal_stream};
 use crate::subscriptions::Subscriptions;
 use crate::{Error, Options, SimulatedSensors, eventlog};
@@ -19,7 +20,7 @@ use ttmem_core::input::Input;
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::{FindingKind, Severity};
 use ttmem_core::words::{ChipId, Mono, Space};
-use ttmem_core::{Detail, Snapshot};
+use ttmem_core::{Detail, Snapshot, Viewer};
 use ttmem_reader::{ProcessKey, Session, raise_descriptor_limit};
 use ttmem_sources::{ExitWatch, Retention};
 
@@ -82,6 +83,7 @@ pub(crate) struct Daemon {
     /// Why the daemon does not listen for old clients.
     pub(crate) legacy_error: Option<String>,
     pub(crate) query_listener: Listener,
+    pub(crate) viewers: Viewers,
     service_manager: ServiceManager,
     /// Whether the connections of an exited process are being read.
     pub(crate) draining: bool,
@@ -141,6 +143,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         legacy_listener,
         legacy_error,
         query_listener,
+        viewers: Viewers::new(options.sharing),
         service_manager: ServiceManager::from_environment(),
         draining: false,
         saw_exited_peer: false,
@@ -324,9 +327,9 @@ impl Daemon {
         }
     }
 
-    /// Takes a snapshot of what was read so far.
-    pub(crate) fn snapshot(&mut self, detail: &Detail) -> Snapshot {
-        let mut snapshot = self.session.snapshot(detail);
+    /// Takes a snapshot of what was read so far, as far as a viewer may know it.
+    pub(crate) fn snapshot(&mut self, detail: &Detail, viewer: Viewer) -> Snapshot {
+        let mut snapshot = self.session.snapshot_for(detail, viewer);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
         snapshot.health.dropped_log_lines = self.output.dropped();
@@ -340,7 +343,7 @@ impl Daemon {
     fn log_statistics(&mut self) {
         if self.output.is_logging() {
             let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-            let text = eventlog::format_statistics(self.session.state().report(&spaces, 0));
+            let text = eventlog::format_statistics(self.session.state().report(&spaces, 0, Viewer::ALL));
             self.output.log(&text);
         }
     }

@@ -13,6 +13,8 @@ use ttmem_reader::protocol::connect;
 
 /// Linux 6.5 and later.
 const SO_PEERPIDFD: libc::c_int = 77;
+/// Linux 4.13 and later.
+const SO_PEERGROUPS: libc::c_int = 59;
 
 /// A peer's identity, from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,20 @@ pub fn server_at(path: &Path) -> io::Result<Peer> {
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let cred: libc::ucred = get_option(socket, libc::SO_PEERCRED)?;
     Ok(Peer { pid: cred.pid.unsigned_abs(), uid: cred.uid })
+}
+
+/// The groups of the peer of a connection when it connected.
+pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> Vec<u32> {
+    // As many as a process can have.
+    let mut groups: Vec<libc::gid_t> = vec![0; 65536];
+    let mut len = (groups.len() * size_of::<libc::gid_t>()) as libc::socklen_t;
+    let (level, value) = (libc::SOL_SOCKET, groups.as_mut_ptr().cast());
+    // SAFETY: `groups` has room for `len` bytes, and both outlive the call.
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), level, SO_PEERGROUPS, value, &raw mut len) };
+    // Older kernels report only the primary group.
+    groups.truncate(if result < 0 { 0 } else { len as usize / size_of::<libc::gid_t>() });
+    groups.extend(get_option::<libc::ucred>(socket, libc::SO_PEERCRED).map(|cred| cred.gid));
+    groups
 }
 
 /// A pidfd of the peer of a connection. Unlike one opened by pid, it cannot be of another process.
@@ -143,6 +159,7 @@ mod tests {
         assert_eq!(&buffer[..len], b"hello");
         assert_eq!(sender.unwrap().pid, std::process::id());
         assert_eq!(peer(theirs.as_fd()).unwrap().pid, std::process::id());
+        assert!(peer_groups(theirs.as_fd()).contains(&rustix::process::getegid().as_raw()));
         let nothing = receive(theirs.as_fd(), &mut buffer).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         drop(ours);

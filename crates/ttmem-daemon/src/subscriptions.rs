@@ -6,11 +6,12 @@
 use crate::eventlog::{self, Reported};
 use crate::output::Output;
 use jiff::Timestamp;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use ttmem_core::State;
 use ttmem_core::snapshot::{MemoryEvent, MemoryEventKind, Missed};
 use ttmem_core::words::{Basis, Mono};
-use ttmem_reader::{EventQuery, old_log};
+use ttmem_core::{State, Viewer};
+use ttmem_reader::{EventQuery, json, old_log};
 
 /// Bytes that may be queued for one subscriber.
 const MAX_QUEUED: usize = 8 << 20;
@@ -22,6 +23,8 @@ const MAX_REPORTED: usize = 4096;
 /// A connection that follows events.
 struct Subscriber {
     query: EventQuery,
+    /// What its peer may see.
+    viewer: Viewer,
     /// Lines of JSON that were not sent yet.
     queue: Vec<u8>,
     /// Events that the queue had no room for: a gap for each process.
@@ -70,7 +73,7 @@ impl Subscriber {
 /// Appends an event as one line of JSON.
 pub(crate) fn push_line(event: &MemoryEvent, lines: &mut Vec<u8>) {
     // A struct of numbers and strings cannot fail to serialise.
-    if serde_json::to_writer(&mut *lines, event).is_ok() {
+    if json::write(event, lines).is_ok() {
         lines.push(b'\n');
     }
 }
@@ -123,11 +126,12 @@ impl Subscriptions {
     }
 
     /// Adds a connection that follows events.
-    pub(crate) fn subscribe(&mut self, number: u64, query: EventQuery) -> Result<(), String> {
+    pub(crate) fn subscribe(&mut self, number: u64, query: EventQuery, viewer: Viewer) -> Result<(), String> {
         if !self.have_room() {
             return Err(format!("{MAX_SUBSCRIBERS} connections follow events already"));
         }
-        self.subscribers.insert(number, Subscriber { query, queue: Vec::new(), lost: BTreeMap::new() });
+        let (queue, lost) = Default::default();
+        self.subscribers.insert(number, Subscriber { query, viewer, queue, lost });
         Ok(())
     }
 
@@ -164,10 +168,20 @@ impl Subscriptions {
         let matches =
             |query: &EventQuery| if is_new { query.matches_new(event) } else { query.matches(event) };
         for subscriber in self.subscribers.values_mut().filter(|it| matches(&it.query)) {
-            if self.line.is_empty() && serde_json::to_writer(&mut self.line, event).is_err() {
-                return;
+            match subscriber.viewer.event(event) {
+                Some(Cow::Borrowed(_)) => {
+                    // The same line for all who may see everything of it.
+                    if self.line.is_empty() && json::write(event, &mut self.line).is_err() {
+                        return;
+                    }
+                    subscriber.push(event, &self.line, self.max_queued);
+                }
+                Some(Cow::Owned(event)) => {
+                    let line = json::to_vec(&event).unwrap_or_default();
+                    subscriber.push(&event, &line, self.max_queued);
+                }
+                None => {}
             }
-            subscriber.push(event, &self.line, self.max_queued);
         }
     }
 
@@ -193,11 +207,19 @@ impl Subscriptions {
     }
 
     /// The kept events of old clients that are requested, as lines of JSON.
-    pub(crate) fn reported_lines(&self, query: &EventQuery, state: &State, lines: &mut Vec<u8>) {
+    pub(crate) fn reported_lines(
+        &self,
+        query: &EventQuery,
+        state: &State,
+        viewer: Viewer,
+        lines: &mut Vec<u8>,
+    ) {
         let since = |reported: &&Reported| query.since.is_none_or(|since| reported.at >= since);
         let events = self.reported.iter().filter(since).filter_map(|it| eventlog::describe(it, state));
-        for event in events.filter(|event| query.matches(event)) {
-            push_line(&event, lines);
+        for event in events {
+            if let Some(event) = viewer.event(&event).filter(|event| query.matches(event)) {
+                push_line(&event, lines);
+            }
         }
     }
 }
@@ -224,7 +246,7 @@ mod tests {
         const ROOM: usize = 100_000;
         let mut all = Subscriptions { max_queued: ROOM, ..Subscriptions::new(false) };
         let mut output = Output::new(true);
-        all.subscribe(1, EventQuery::default()).unwrap();
+        all.subscribe(1, EventQuery::default(), Viewer::ALL).unwrap();
         let line = serde_json::to_vec(&event(1)).unwrap().len() as u64;
         let many = 2 * ROOM as u64 / line;
         for sequence in 1..=many {
@@ -247,10 +269,12 @@ mod tests {
     fn number_of_subscribers_is_limited() {
         let mut all = Subscriptions::new(false);
         for number in 0..MAX_SUBSCRIBERS as u64 {
-            all.subscribe(number, EventQuery::default()).unwrap();
+            all.subscribe(number, EventQuery::default(), Viewer::ALL).unwrap();
         }
-        assert!(all.subscribe(99, EventQuery::default()).unwrap_err().contains("16 connections"));
+        assert!(
+            all.subscribe(99, EventQuery::default(), Viewer::ALL).unwrap_err().contains("16 connections")
+        );
         all.unsubscribe(3);
-        assert!(all.subscribe(99, EventQuery::default()).is_ok());
+        assert!(all.subscribe(99, EventQuery::default(), Viewer::ALL).is_ok());
     }
 }

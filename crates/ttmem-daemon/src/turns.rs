@@ -13,9 +13,9 @@ use rustix::event::epoll::EventFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::Duration;
-use ttmem_core::Detail;
 use ttmem_core::words::Mono;
-use ttmem_reader::{RESCAN_ON_REQUEST_NS, Request};
+use ttmem_core::{Detail, Viewer};
+use ttmem_reader::{RESCAN_ON_REQUEST_NS, Request, json};
 use ttmem_sources::monotonic;
 
 /// Time for queries in one round of the loop; the last one may exceed it.
@@ -133,21 +133,28 @@ impl Daemon {
     pub(crate) fn write_answer(
         &mut self,
         request: &Request,
+        viewer: Viewer,
         answer: &mut dyn Write,
     ) -> Result<(), serde_json::Error> {
         match request {
-            Request::Snapshot(detail) => serde_json::to_writer(answer, &self.snapshot(detail)),
+            Request::Snapshot(detail) => json::write_to(&self.snapshot(detail, viewer), answer),
             _ => {
                 self.session.record_peaks();
-                serde_json::to_writer(answer, &self.session.report())
+                json::write_to(&self.session.report_for(viewer), answer)
             }
         }
     }
 
     /// Starts a copy that answers a request.
-    pub(crate) fn start_copy(&mut self, number: u64, uid: u32, request: &Request) -> Result<(), String> {
+    pub(crate) fn start_copy(
+        &mut self,
+        number: u64,
+        uid: u32,
+        request: &Request,
+        viewer: Viewer,
+    ) -> Result<(), String> {
         let now = self.session.now();
-        let copy = StateCopy::start(uid, now, |answer| self.write_answer(request, answer));
+        let copy = StateCopy::start(uid, now, |answer| self.write_answer(request, viewer, answer));
         let watched = copy.and_then(|copy| {
             self.poller.add(copy.fd(), Token::Copy(number))?;
             self.copies.insert(number, copy);
@@ -217,8 +224,9 @@ impl Daemon {
 
 /// Whether a snapshot has parts that grow with the number of allocations or programs.
 fn has_lists(detail: &Detail) -> bool {
-    let Detail { buffers, program_list, core, blocks, .. } = detail;
-    let lists = [buffers.is_some(), program_list.is_some(), core.is_some(), blocks.is_some()];
+    let Detail { buffers, program_list, core, blocks, flame, .. } = detail;
+    let lists =
+        [buffers.is_some(), program_list.is_some(), core.is_some(), blocks.is_some(), flame.is_some()];
     let parts = [detail.cores, detail.cores_of.is_some(), detail.programs, detail.sites, detail.leaks];
     lists.contains(&true) || parts.contains(&true)
 }

@@ -90,6 +90,7 @@ pub fn process_event(
         pid: (process.pid != 0).then_some(process.pid),
         reported_pid: info.and_then(|info| info.reported_pid),
         process_name: info.and_then(|info| info.name.clone()),
+        owner: info.and_then(|info| info.uid),
         ..MemoryEvent::new(at, kind, basis)
     }
 }

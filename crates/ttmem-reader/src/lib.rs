@@ -12,6 +12,7 @@
 mod error;
 mod events;
 mod isolated;
+pub mod json;
 pub mod old_log;
 mod options;
 pub mod paths;

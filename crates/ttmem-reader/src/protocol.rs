@@ -6,6 +6,7 @@
 //! [`EVENTS_END`].
 
 use crate::events::EventQuery;
+use crate::json;
 use jiff::Timestamp;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use ttmem_core::snapshot::{MemoryEventKind, SCHEMA};
 use ttmem_core::words::Mono;
-use ttmem_core::{Detail, State};
+use ttmem_core::{Detail, State, Viewer};
 
 pub use ttmem_core::snapshot::Dump;
 
@@ -58,8 +59,9 @@ impl Request {
 const PAGE: usize = 512;
 
 /// Writes a [`Dump`] piece by piece.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listing {
+    viewer: Viewer,
     cursor: usize,
     /// When the first piece was written. All ages are of this moment.
     began: Option<Mono>,
@@ -68,6 +70,11 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// A listing of what a viewer may see.
+    pub fn new(viewer: Viewer) -> Self {
+        Self { viewer, cursor: 0, began: None, listed: false }
+    }
+
     /// Appends the next piece to `answer`. Returns whether it was the last.
     pub fn write_piece(&mut self, state: &State, answer: &mut Vec<u8>) -> bool {
         let is_first = self.began.is_none();
@@ -79,17 +86,25 @@ impl Listing {
                 format!(r#"{{"schema":{SCHEMA},"at":"{at:.3}","simulated":{simulated},"allocations":["#);
             answer.extend_from_slice(head.as_bytes());
         }
-        let (allocations, next) = state.allocations(self.cursor, PAGE, now);
+        let (allocations, next) = state.allocations_for(self.cursor, PAGE, now, self.viewer);
         for allocation in allocations {
             if std::mem::replace(&mut self.listed, true) {
                 answer.push(b',');
             }
             // A struct of numbers and strings cannot fail to serialise.
-            let _ = serde_json::to_writer(&mut *answer, &allocation);
+            let _ = json::write(&allocation, answer);
         }
         match next {
             Some(next) => self.cursor = next,
-            None => answer.extend_from_slice(b"]}"),
+            None => {
+                answer.push(b']');
+                let hidden = state.hidden_memory(self.viewer);
+                if !hidden.is_empty() {
+                    answer.extend_from_slice(br#","hidden":"#);
+                    let _ = json::write(&hidden, answer);
+                }
+                answer.push(b'}');
+            }
         }
         next.is_none()
     }
@@ -104,7 +119,7 @@ struct Failure {
 /// Writes the answer to a request that failed, one line of JSON.
 pub fn error_answer(why: &str) -> Vec<u8> {
     // A string cannot fail to serialise.
-    serde_json::to_vec(&Failure { error: why.to_owned() }).unwrap_or_default()
+    json::to_vec(&Failure { error: why.to_owned() }).unwrap_or_default()
 }
 
 /// How long a daemon may take for each read and write.
@@ -261,7 +276,7 @@ mod tests {
             };
             state.apply(&mut analysis, Mono(1), by, Input::Alloc(alloc));
         }
-        let (mut listing, mut answer) = (Listing::default(), Vec::new());
+        let (mut listing, mut answer) = (Listing::new(Viewer::ALL), Vec::new());
         state.tick(&mut analysis, Mono(5 * Mono::SECOND));
         while !listing.write_piece(&state, &mut answer) {
             let now = state.now();
@@ -275,7 +290,7 @@ mod tests {
     #[test]
     fn empty_listing_is_a_dump() {
         let mut answer = Vec::new();
-        assert!(Listing::default().write_piece(&State::new(Limits::default(), 7), &mut answer));
+        assert!(Listing::new(Viewer::ALL).write_piece(&State::new(Limits::default(), 7), &mut answer));
         let dump: Dump = serde_json::from_slice(&answer).unwrap();
         assert_eq!((dump.schema, dump.simulated, dump.allocations.len()), (1, false, 0));
     }

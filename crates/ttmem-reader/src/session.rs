@@ -10,7 +10,7 @@ mod recorder;
 use crate::events::{self, EventConsumer, EventQuery};
 use crate::protocol::{EVENTS_END, Listing, Request};
 use crate::wall_clock::WallClock;
-use crate::{Error, ProcessKey, ProcessTable, Result, host};
+use crate::{Error, ProcessKey, ProcessTable, Result, host, json};
 use jiff::Timestamp;
 use recorder::Recorder;
 use rustix::process::Resource;
@@ -19,7 +19,7 @@ use ttmem_core::input::{Input, Process};
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::{MemoryEvent, RunReport, Skipped, Usage};
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
-use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
+use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State, Viewer};
 use ttmem_sources::{
     EventSink, ExitWatch, ProcessIdentity, RecentRecords, Retention, Root, SegmentFile, SourceConfig,
     Sources, emit_segment, monotonic,
@@ -146,9 +146,14 @@ impl Session {
 
     /// What all processes allocated so far.
     pub fn report(&mut self) -> RunReport {
+        self.report_for(Viewer::ALL)
+    }
+
+    /// What all processes allocated so far, as far as a viewer may know it.
+    pub fn report_for(&mut self, viewer: Viewer) -> RunReport {
         let Model { state, analysis, now, wall, .. } = &mut self.model;
         state.advance(*now);
-        analysis.report(state, wall.at(*now))
+        analysis.report(state, wall.at(*now), viewer)
     }
 
     /// Ends processes whose pid another process has by now. For owners that do not act on changes themselves.
@@ -343,13 +348,23 @@ impl Session {
 
     /// Takes a snapshot of everything known.
     pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
+        self.snapshot_for(detail, Viewer::ALL)
+    }
+
+    /// Takes a snapshot of what a viewer may know.
+    pub fn snapshot_for(&mut self, detail: &Detail, viewer: Viewer) -> Snapshot {
         let Model { state, analysis, now, wall, .. } = &mut self.model;
         state.advance(*now);
-        let mut snapshot = analysis.snapshot(state, wall.at(*now), detail);
+        let mut snapshot = analysis.snapshot_for(state, wall.at(*now), detail, viewer);
         if let Some(sources) = &self.sources {
             sources.fill_health(&mut snapshot.health);
         }
         snapshot.health.skipped.extend(self.silent_daemon.clone());
+        if viewer != Viewer::ALL {
+            // Folders of other users' containers, and the pids of processes in them. Reasons have pids, too.
+            let hides_pids = viewer.hides_pids();
+            snapshot.health.skipped.retain(|it| !hides_pids && !it.path.starts_with("/proc/"));
+        }
         if detail.host {
             let mut usage = self.model.processes.read_host_usage(self.model.now);
             for process in &mut snapshot.processes {
@@ -362,15 +377,15 @@ impl Session {
     /// Answers a request with one line of JSON.
     pub fn answer(&mut self, request: &Request) -> Result<Vec<u8>> {
         match request {
-            Request::Snapshot(detail) => serde_json::to_vec(&self.snapshot(detail)).map_err(Error::Answer),
+            Request::Snapshot(detail) => json::to_vec(&self.snapshot(detail)).map_err(Error::Answer),
             Request::Allocations => {
-                let (mut listing, mut answer) = (Listing::default(), Vec::new());
+                let (mut listing, mut answer) = (Listing::new(Viewer::ALL), Vec::new());
                 while !listing.write_piece(self.state(), &mut answer) {}
                 Ok(answer)
             }
             Request::Report => {
                 self.record_peaks();
-                serde_json::to_vec(&self.report()).map_err(Error::Answer)
+                json::to_vec(&self.report()).map_err(Error::Answer)
             }
             Request::Events(query) => Ok(self.recent_events(query)),
         }
@@ -380,7 +395,7 @@ impl Session {
     fn recent_events(&self, query: &EventQuery) -> Vec<u8> {
         let mut lines = Vec::new();
         let mut take = |event: MemoryEvent| {
-            if query.matches(&event) && serde_json::to_writer(&mut lines, &event).is_ok() {
+            if query.matches(&event) && json::write(&event, &mut lines).is_ok() {
                 lines.push(b'\n');
             }
         };

@@ -199,6 +199,7 @@ mod tests {
 
     fn map(block: Block) -> BlockMap {
         BlockMap {
+            hidden: false,
             pid: Some(42),
             reported_pid: None,
             process_name: None,

@@ -5,6 +5,7 @@ use crate::format::UNKNOWN;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use std::fmt::Write;
+use ttmem_core::is_unprintable;
 
 /// What CSV contains besides values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ pub fn csv_values<'r, K: RowKind>(
 
 /// Quotes a cell, if needed.
 fn quote(cell: &str) -> String {
-    let clean: String = cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: String = cell.chars().map(|c| if is_unprintable(c) { ' ' } else { c }).collect();
     if clean.contains([',', '"']) { format!("\"{}\"", clean.replace('"', "\"\"")) } else { clean }
 }
 

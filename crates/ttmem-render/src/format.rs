@@ -1,6 +1,7 @@
 //! Formats of numbers, and of untrusted text such as the names and commands of other users.
 
 use jiff::Timestamp;
+use ttmem_core::is_unprintable;
 pub use ttmem_core::words::{ranges, size};
 use unicode_width::UnicodeWidthChar;
 
@@ -138,15 +139,16 @@ pub fn core_count(rectangles: &[[u8; 4]]) -> u64 {
     rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
 }
 
-/// Makes a character of untrusted text safe for a terminal and one column wide: `?` replaces one without width (control
-/// characters, marks that change the writing direction) or of two columns.
+/// Makes a character of untrusted text safe for a terminal and one column wide: `?` replaces one that is unprintable, without
+/// width, or of two columns.
 pub fn sanitize_char(c: char) -> char {
-    if c.width() == Some(1) { c } else { '?' }
+    if c.width() == Some(1) && !is_unprintable(c) { c } else { '?' }
 }
 
 /// Makes untrusted text safe for a terminal, and one line.
 pub fn sanitize(text: &str) -> String {
-    text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
+    let has_width = |c: char| c.width().is_some_and(|width| width > 0);
+    text.chars().map(|c| if has_width(c) && !is_unprintable(c) { c } else { '?' }).collect()
 }
 
 /// Makes untrusted text safe for a terminal and cuts it to `width` columns, with an ellipsis.
@@ -249,6 +251,10 @@ mod tests {
     fn whole_text_is_sanitized() {
         assert_eq!(sanitize("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
         assert_eq!(sanitize("Größe 漢"), "Größe 漢");
+        let all = (0..=0x10_ffff).filter_map(char::from_u32).collect::<String>();
+        assert!(!sanitize(&all).chars().any(is_unprintable));
+        // These have a width, and are no letters: a soft hyphen, an Arabic number sign, and a line separator.
+        assert_eq!(sanitize("a\u{ad}b\u{600}c\u{2028}d"), "a?b?c?d");
     }
 
     #[test]

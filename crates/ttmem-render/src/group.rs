@@ -74,6 +74,7 @@ fn label<'r>(row: &'r Row<'_>) -> Value<'r> {
     match (program_name.as_deref(), site_name.as_deref()) {
         (Some(program), Some(site)) => Value::Text(Cow::Owned(format!("{program} · {site}"))),
         (Some(name), None) | (None, Some(name)) => absent(Some(name)),
+        (None, None) if row.group.hidden => Value::Text(Cow::Borrowed("withheld")),
         (None, None) if label.is_some() => absent(label.as_deref()),
         (None, None) => number().map_or(Value::Unknown, |number| Value::Text(Cow::Owned(number))),
     }
@@ -146,6 +147,7 @@ mod tests {
     #[test]
     fn groups_show_share_and_growth() {
         let group = BufferGroup {
+            hidden: false,
             pid: Some(7),
             process_name: None,
             space: None,

@@ -88,7 +88,8 @@ pub static FIELDS: &[Field<Sites>] = &[
     text("site", "operation and call site", |r| {
         let SiteUsage { site_name, origin, .. } = r.usage;
         let site = describe_site(site_name.as_deref(), origin.op.as_deref(), origin.purpose);
-        Value::Text(site.map_or(Cow::Borrowed("unknown"), Cow::Owned))
+        let none = if r.usage.hidden { "withheld" } else { "unknown" };
+        Value::Text(site.map_or(Cow::Borrowed(none), Cow::Owned))
     }),
     text("op", "operation that the line called", |r| absent(r.usage.origin.op.as_deref())).queried(),
     text("call_site", "call site", |r| absent(r.usage.site_name.as_deref())).queried(),

@@ -254,9 +254,9 @@ impl Processes {
         let cgroup = self.read(pid, "cgroup").unwrap_or_default();
         let (container, pod) = container::parse_cgroup(&String::from_utf8_lossy(&cgroup));
         let user = Some(self.user_name(process.uid));
+        let uid = Some(process.uid).filter(|&uid| uid != u32::MAX);
         let namespace_pid = i64::from(process.namespace_pid);
         let reported_pid = Some(namespace_pid).filter(|&it| it != i64::from(pid) && it != 0);
-        let uid = Some(process.uid);
         Process { name, command, user, uid, start, reported_pid, container, pod }
     }
 

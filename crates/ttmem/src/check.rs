@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ttmem_core::snapshot::{AuditResult, Process};
 use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
+use ttmem_reader::json;
 use ttmem_sources::SourceConfig;
 
 /// Time between two polls.
@@ -119,7 +120,7 @@ fn report(
     let drifting = spaces.iter().filter(|it| it.audit.as_ref().is_some_and(|it| !it.is_zero())).count();
     let report = Report { schema: 1, compared, not_compared: spaces.len() - compared, drifting, spaces };
     if args.json {
-        let mut line = serde_json::to_vec(&report)?;
+        let mut line = json::to_vec(&report)?;
         line.push(b'\n');
         print(&line)?;
     } else {

@@ -289,7 +289,7 @@ fn format_peak(peak: &CorePeak) -> String {
     let mut text = format!("{}, {} of it buffers", size(peak.bytes), size(peak.buffer_bytes));
     if let Some(id) = peak.program {
         let name = peak.program_name.clone();
-        let program = CoreProgram { pid: peak.pid, allocator: None, id, name };
+        let program = CoreProgram { pid: peak.pid, hidden: peak.hidden, allocator: None, id, name };
         let _ = write!(text, ", with {}", program_title(&program));
     }
     text

@@ -22,6 +22,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use ttmem_core::{Detail, Snapshot};
+use ttmem_reader::json;
 use ttmem_render::format;
 use ttmem_sources::{Root, Sources};
 
@@ -162,7 +163,7 @@ pub(crate) fn run(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exit> 
     };
     let report = Report { schema: 1, verdict, checks };
     if args.json {
-        let mut line = serde_json::to_vec(&report)?;
+        let mut line = json::to_vec(&report)?;
         line.push(b'\n');
         print(&line)?;
     } else {

@@ -17,7 +17,7 @@ use ttmem_core::Detail;
 use ttmem_core::snapshot::{MemoryEvent, MemoryEventKind, Severity};
 use ttmem_core::words::Basis;
 use ttmem_reader::{
-    Error, EventLine, EventQuery, EventStream, StreamStatus, old_log, raise_descriptor_limit,
+    Error, EventLine, EventQuery, EventStream, StreamStatus, json, old_log, raise_descriptor_limit,
 };
 
 /// How often signals and the reader of standard output are checked while nothing happens.
@@ -194,13 +194,15 @@ impl Printer {
 
     fn add(&mut self, line: &Line) {
         match (self.format, &line.json, &line.event) {
-            (EventFormat::Json, Some(json), _) => {
-                self.bytes.extend_from_slice(json);
+            (EventFormat::Json, Some(line), _) => {
+                let begin = self.bytes.len();
+                self.bytes.extend_from_slice(line);
+                json::escape(&mut self.bytes, begin);
                 self.bytes.push(b'\n');
             }
             (EventFormat::Json, None, Some(event)) => {
                 // A struct of numbers and strings cannot fail to serialise.
-                let _ = serde_json::to_writer(&mut self.bytes, event);
+                let _ = json::write(event, &mut self.bytes);
                 self.bytes.push(b'\n');
             }
             (EventFormat::Old, _, Some(event)) => {

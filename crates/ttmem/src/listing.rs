@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal, Write as _};
 use ttmem_core::snapshot::{Allocation, Origin, Process};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_reader::{Dump, Reader, Request};
+use ttmem_reader::{Dump, Reader, Request, json};
 use ttmem_render::allocation::{DUMP, FIELDS, describe_origin};
 use ttmem_render::format::{plural, sanitize};
 use ttmem_render::holder::{HOLDER_FIELDS, Holder, HolderKey, dump_columns};
@@ -84,7 +84,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
 
 /// Prints a value as one line of JSON, and a note on standard error.
 pub(crate) fn print_json(value: &impl Serialize, note: Option<&str>) -> anyhow::Result<Exit> {
-    let mut line = serde_json::to_vec(value)?;
+    let mut line = json::to_vec(value)?;
     line.push(b'\n');
     print_with_note(&line, note)
 }
@@ -94,7 +94,8 @@ pub(crate) fn print_csv(page: &str, note: Option<&str>) -> anyhow::Result<Exit> 
     print_with_note(page.as_bytes(), note)
 }
 
-fn print_with_note(output: &[u8], note: Option<&str>) -> anyhow::Result<Exit> {
+/// Prints a page, and a note on standard error.
+pub(crate) fn print_with_note(output: &[u8], note: Option<&str>) -> anyhow::Result<Exit> {
     if let Some(note) = note {
         let _ = writeln!(io::stderr(), "ttmem: {note}");
     }
@@ -457,21 +458,27 @@ pub(crate) fn describe_unlisted(snapshot: &Snapshot) -> Option<String> {
             None => format!("pid {pid}"),
         }
     };
-    let with_basis = |basis: Basis| -> Vec<String> {
-        snapshot.processes.iter().filter(|it| it.basis == basis).map(describe).collect()
+    let those = |wanted: &dyn Fn(&&Process) -> bool| -> Vec<String> {
+        snapshot.processes.iter().filter(wanted).map(describe).collect()
     };
     let kinds =
         [(Basis::Counters, "only tt-metal counters are known"), (Basis::Unknown, "nothing is published")];
-    let parts: Vec<String> = kinds
+    let mut parts: Vec<String> = kinds
         .into_iter()
-        .map(|(basis, reason)| (with_basis(basis), reason))
+        .map(|(basis, reason)| (those(&|it| it.basis == basis), reason))
         .filter(|(processes, _)| !processes.is_empty())
         .map(|(processes, reason)| format!("{reason} of {}", processes.join(", ")))
         .collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "buffers not listed: {}; start programs with `ttmem run -- CMD` to list theirs",
-            parts.join("; ")
-        )
-    })
+    if let Some(last) = parts.last_mut() {
+        last.push_str("; start programs with `ttmem run -- CMD` to list theirs");
+    }
+    let is_hidden = |it: &&Process| it.hidden && !kinds.iter().any(|(basis, _)| it.basis == *basis);
+    let hidden = those(&is_hidden);
+    if !hidden.is_empty() {
+        parts.push(format!(
+            "other users' are withheld: {}; root and the group of `ttmem serve --share-group` see them",
+            hidden.join(", ")
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("buffers not listed: {}", parts.join("; ")))
 }

@@ -1,10 +1,10 @@
 //! `ttmem dump --programs`: every program that is loaded or cached, and its memory in L1.
 
 use crate::cli::DumpArgs;
-use crate::listing::{print_csv, print_json};
+use crate::listing::{print_csv, print_json, print_with_note};
 use crate::query::Format;
 use crate::source::answer_or_report;
-use crate::{Exit, print, show};
+use crate::{Exit, show};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
@@ -43,13 +43,15 @@ pub(crate) fn dump(args: &DumpArgs, source: &mut Reader) -> anyhow::Result<Exit>
         simulated: snapshot.simulated,
         programs: list_programs(&snapshot),
     };
+    let withheld = snapshot.processes.iter().any(|it| it.hidden);
+    let withheld = withheld.then_some("programs of other users' processes are withheld from this user");
     match args.format() {
-        Format::Json => print_json(&dump, None),
+        Format::Json => print_json(&dump, withheld),
         Format::Csv(options) => {
             let rows = dump.programs.iter().map(|it| it.row(&snapshot));
-            print_csv(&format_csv(FIELDS, rows, options), None)
+            print_csv(&format_csv(FIELDS, rows, options), withheld)
         }
-        Format::Table => print(format_page(&dump, &snapshot).as_bytes()),
+        Format::Table => print_with_note(format_page(&dump, &snapshot).as_bytes(), withheld),
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Device;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_reader::Request;
+use ttmem_reader::{Request, json};
 use ttmem_render::{CsvOptions, format_csv as format_csv_rows, site};
 
 pub(crate) fn run(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
@@ -126,8 +126,12 @@ impl<'a> Printer<'a> {
                 let options = CsvOptions { header: options.header && first, ..options };
                 format_csv_rows(site::FIELDS, sites::rows(snapshot), options).into_bytes()
             }
-            Output::Json => line(serde_json::to_vec(snapshot)?),
-            Output::Smi => line(serde_json::to_vec_pretty(&smi::render(snapshot))?),
+            Output::Json => line(json::to_vec(snapshot)?),
+            Output::Smi => {
+                let mut bytes = serde_json::to_vec_pretty(&smi::render(snapshot))?;
+                json::escape(&mut bytes, 0);
+                line(bytes)
+            }
             Output::Csv { columns, options } => {
                 let options = CsvOptions { header: options.header && first, ..options };
                 format_csv(snapshot, columns, options).into_bytes()
@@ -136,9 +140,10 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Prints the answer of a daemon as it is.
+/// Prints the answer of a daemon with all of its values.
 fn print_answer(mut answer: Vec<u8>) -> anyhow::Result<Exit> {
     let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
+    json::escape(&mut answer, 0);
     answer.push(b'\n');
     print(&answer)?;
     Ok(exit_for(skeleton.devices.is_empty() && skeleton.processes.is_empty()))

@@ -397,6 +397,8 @@ class CoreProgram(Record):
 
     pid: int | None
     """As ``Process.pid``."""
+    hidden: bool
+    """Whether its name is withheld from this user."""
     allocator: int | None
     """As ``Program.allocator``."""
     id: int
@@ -419,6 +421,8 @@ class CorePeak(Record):
     """When it was sampled."""
     pid: int | None
     """Process of the program dispatched last at that time."""
+    hidden: bool
+    """Whether that program is withheld from this user."""
     program: int | None
     """That program; as ``Program.id``."""
     program_name: str | None
@@ -787,6 +791,8 @@ class Process(Record):
     """Command line."""
     user: str | None
     """Owner."""
+    uid: int | None
+    """Number of the owner; ``None``: unknown."""
     container: str | None
     """Container id, where it runs in one."""
     pod: str | None
@@ -925,6 +931,8 @@ class Event(Record):
     """Severity."""
     pid: int | None
     """Process id, if it concerns one."""
+    hidden: bool
+    """Whether call sites and names in its text are withheld from this user."""
     device: str | None
     """``Device.id``, if it concerns one device."""
     bytes: int | None
@@ -1000,7 +1008,9 @@ class Allocation(Record):
     program_name: str | None
     """Name of the program."""
     hidden: bool
-    """Whether names and call sites are withheld from this user."""
+    """Whether names and call sites are withheld from this user. Allocations of other users are not listed at
+    all.
+    """
     basis: str
     """Where the figures come from."""
 
@@ -1013,6 +1023,8 @@ class BufferGroup(Record):
     """As ``Process.pid``."""
     process_name: str | None
     """As ``Process.name``."""
+    hidden: bool
+    """Whether single allocations are withheld from this user; then this is the sum of the process."""
     space: str | None
     """Memory space, if all of them are in one."""
     program: int | None
@@ -1049,6 +1061,12 @@ class Buffers(Record):
     """Number of allocations before this part."""
     list: tuple[Allocation, ...]
     """The allocations, unless they were grouped."""
+    hidden_count: int
+    """Number of further allocations, of other users' processes, which are withheld from this user. They
+    match by device, process and space; words are compared with the pid and name of the process only.
+    """
+    hidden_bytes: int
+    """Allocated bytes of these, else requested bytes."""
     group_count: int
     """Number of groups, if they were grouped; ``groups`` is a part of them."""
     groups: tuple[BufferGroup, ...]
@@ -1085,6 +1103,8 @@ class ProgramList(Record):
     """Whether any of them has dataflow buffers."""
     has_scratch: bool
     """Whether any of them has scratchpads."""
+    hidden_processes: int
+    """Number of processes of other users, whose programs are withheld from this user."""
     offset: int
     """Number of programs before this part."""
     list: tuple[ProgramRow, ...]
@@ -1133,6 +1153,8 @@ class CoreAllocations(Record):
     """How many there are; the list has the first of them."""
     list: tuple[CoreAllocation, ...]
     """The allocations, by address."""
+    hidden_count: int
+    """Number of allocations of other users' processes, which are not listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1163,6 +1185,8 @@ class BlockMap(Record):
     """As ``Process.reported_pid``."""
     process_name: str | None
     """Process name."""
+    hidden: bool
+    """Whether its blocks are withheld from this user."""
     allocator: int | None
     """Number of the allocator within the process; absent where the process reports devices only."""
     devices: tuple[str, ...]
@@ -1213,6 +1237,9 @@ class SiteUsage(Record):
     """As ``Process.pid``."""
     reported_pid: int | None
     """As ``Process.reported_pid``."""
+    hidden: bool
+    """Whether call sites are withheld from this user; then this is the sum of all call sites of the process.
+    """
     indexes: tuple[int, ...]
     """``Device.index``es that hold them."""
     space: str

@@ -30,7 +30,7 @@ impl Figures<'_> {
         let mut maps = Vec::new();
         let mut room = query.limit as usize;
         for (&process_id, process) in &state.processes {
-            if query.pid.is_some_and(|pid| visible(process_id) != Some(pid)) {
+            if query.pid.is_some_and(|pid| self.shown_pid(process_id, &process.info) != Some(pid)) {
                 continue;
             }
             let shares = plan.shares_of(process_id).iter().flat_map(|share| &share.spaces);
@@ -65,6 +65,7 @@ impl Figures<'_> {
             pid: visible(process_id),
             reported_pid: process.info.reported_pid,
             process_name: process.info.name.clone(),
+            hidden: false,
             allocator: allocator_number(scope),
             devices,
             indexes,
@@ -85,6 +86,9 @@ impl Figures<'_> {
             blocks: Vec::new(),
             omitted_blocks: 0,
         };
+        if process.info.is_hidden_from(&self.viewer) {
+            return Some(self.viewer.show(process.info.uid, map));
+        }
         if let (None, Some(layout)) = (&map.unknown, layout) {
             self.add_blocks(&mut map, place, layout, room);
         }

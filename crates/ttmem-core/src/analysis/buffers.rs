@@ -8,7 +8,7 @@ use super::Figures;
 use crate::detail::{BufferQuery, BufferSort};
 use crate::ledger::{Entry, PoolId};
 use crate::snapshot::Buffers;
-use crate::state::{ProcessState, chips_in, visible};
+use crate::state::{ProcessState, chips_in};
 use crate::words::{Basis, ChipId, Layout, ProcessId, Scope};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ struct PoolView<'a> {
     space: u8,
     /// Index of its first device, if the query needs it.
     device: u64,
+    /// Whether the viewer may see only its sums.
+    is_hidden: bool,
     /// Ranks of the names of call sites by number, if the query needs them.
     sites: Option<&'a ByNumber<u64>>,
     words: text::OfPool,
@@ -113,6 +115,11 @@ impl Figures<'_> {
         let mut all = Buffers::default();
         self.visit(&pools, &words, |slot, entry, pool| {
             let used = used(entry, pool);
+            if pool.is_hidden {
+                all.hidden_count += 1;
+                all.hidden_bytes += used;
+                return;
+            }
             all.count += 1;
             all.requested_bytes += entry.requested;
             all.used_bytes += used;
@@ -163,7 +170,8 @@ impl Figures<'_> {
         mut visit: impl FnMut(u32, &Entry, &'p PoolView<'p>),
     ) {
         let fits = |entry: &Entry, pool: &PoolView| {
-            entry.layout != Layout::Mirror && (words.is_empty() || words.fit(entry, &pool.words))
+            entry.layout != Layout::Mirror
+                && (words.is_empty() || pool.is_hidden || words.fit(entry, &pool.words))
         };
         let count: u64 = pools.iter().map(|pool| self.state.ledger.pool(pool.id).totals.count).sum();
         if count < self.state.ledger.live() as u64 / 4 {
@@ -195,10 +203,16 @@ impl Figures<'_> {
         let mut found = Vec::new();
         let by_device = query.sort == BufferSort::Device || !query.devices.is_empty();
         for (number, (&id, process)) in self.state.processes.iter().enumerate() {
-            if !query.pids.is_empty() && visible(id).is_none_or(|pid| !query.pids.contains(&pid)) {
+            let pid = self.shown_pid(id, &process.info);
+            if !query.pids.is_empty() && pid.is_none_or(|pid| !query.pids.contains(&pid)) {
                 continue;
             }
+            let is_hidden = process.info.is_hidden_from(&self.viewer);
             let mut names = text::OfProcess::new(words, id, process);
+            // The number of matches must not depend on names that are withheld.
+            if is_hidden && !words.is_empty() && (pid.is_none() || !names.has_all(words)) {
+                continue;
+            }
             let mut last: Option<(Scope, Option<u64>)> = None;
             for (&(scope, space, basis), &pool) in &process.pools {
                 if query.space.is_some_and(|it| it != space) {
@@ -223,6 +237,7 @@ impl Figures<'_> {
                     basis,
                     space: space as u8,
                     device,
+                    is_hidden,
                     sites: sites.get(&id),
                     words: names.of_pool(words, scope, space),
                 });

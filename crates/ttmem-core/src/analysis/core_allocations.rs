@@ -54,6 +54,8 @@ impl Figures<'_> {
                 Some(Found { start, class, bytes, tenant, program, site: 0 })
             }));
         }
+        let all = found.len() as u64;
+        found.retain(|it| !self.hides(it.tenant.process));
         let count = found.len() as u64;
         let limit = limit.min(CoreQuery::MOST) as usize;
         if found.len() > limit {
@@ -64,7 +66,7 @@ impl Figures<'_> {
         }
         found.sort_unstable();
         let list = found.into_iter().map(|found| self.describe_found(found)).collect();
-        Some(CoreAllocations { device, x, y, count, list })
+        Some(CoreAllocations { device, x, y, count, list, hidden_count: all - count })
     }
 
     /// The buffers of a tenant on a core, and those that reserve its addresses by lock-step.

@@ -53,7 +53,7 @@ impl Figures<'_> {
                     .find(|it| it.cores.has(number))
                     .map(|it| self.describe_resident(it)),
                 intervals: map.map(|map| map.intervals.clone()).unwrap_or_default(),
-                peak: peaks.and_then(|peaks| peaks.of(number, clock)),
+                peak: peaks.and_then(|peaks| peaks.of(number, clock, self.viewer)),
             }
         });
         Some(Cores(cores.collect()))
@@ -61,16 +61,19 @@ impl Figures<'_> {
 
     fn describe_resident(&self, resident: &Resident) -> CoreProgram {
         let &Resident { tenant: Tenant { process, scope }, program, .. } = resident;
-        let name = self.state.processes.get(&process).and_then(|known| known.program_name(scope, program));
-        CoreProgram {
+        let known = self.state.processes.get(&process);
+        let name = known.and_then(|known| known.program_name(scope, program));
+        let row = CoreProgram {
             pid: visible(process),
             allocator: match scope {
                 Scope::Allocator(number) => Some(number),
                 Scope::Chip(_) => None,
             },
             id: program_number(program),
+            hidden: false,
             name: name.cloned(),
-        }
+        };
+        self.viewer.show(known.and_then(|known| known.info.uid), row)
     }
 
     /// The weakest basis of all L1 in use on a chip.

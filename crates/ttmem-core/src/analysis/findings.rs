@@ -6,6 +6,7 @@ use crate::faults::{Subject, Tally};
 use crate::label::Label;
 use crate::snapshot::{Failure, FailureKind, Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUND_SECONDS, GROWTH_ROUNDS};
+use crate::viewer::Viewer;
 use crate::words::{ChipId, Fault, Scope, Space, ranges, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +86,10 @@ impl Figures<'_> {
         for region in &self.state.counters {
             let known = self.state.chips.get(&region.chip);
             let device = known.map(|_| region.chip.to_string());
-            let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
+            // The folder may be that of another user's container.
+            let file = region.path.rsplit('/').next().unwrap_or_default();
+            let path = if self.viewer == Viewer::ALL { &region.path } else { file };
+            let of = known.map_or_else(|| path.to_owned(), |it| format!("device {}", it.chip.index));
             // Old files of devices that were removed are no problem now.
             let severity = if known.is_some() { Severity::Warning } else { Severity::Info };
             for &(space, bytes) in &region.unattributed {
@@ -130,7 +134,8 @@ impl Figures<'_> {
             exited.into_iter().map(|(who, (bytes, chips))| (here(&chips), bytes, who, chips)).collect();
         // Any user can leave files: devices that are present come first, and the largest.
         exited.sort_by_key(|(here, bytes, ..)| (here.is_empty(), Reverse(*bytes)));
-        let more = exited.split_off(exited.len().min(MAX_GHOSTS));
+        let most = if self.viewer.hides_pids() { 0 } else { MAX_GHOSTS };
+        let more = exited.split_off(exited.len().min(most));
         if !more.is_empty() {
             let bytes = more.iter().map(|(_, bytes, ..)| *bytes).fold(0, u64::saturating_add);
             let (count, held) = (more.len(), size(bytes));
@@ -168,6 +173,7 @@ impl Figures<'_> {
     pub(super) fn judge_processes(&mut self, findings: &mut Vec<Finding>, clock: Clock) {
         let state = self.state;
         for (id, process) in &state.processes {
+            let first = findings.len();
             self.judge_traces(*id, process, findings);
             self.judge_programs(*id, process, findings);
             self.judge_growth(*id, process, findings, clock);
@@ -220,6 +226,9 @@ impl Figures<'_> {
                         ..label.finding(FindingKind::Leak, Severity::Info, text, 1)
                     });
                 }
+            }
+            for finding in findings.split_off(first) {
+                findings.push(self.viewer.show(process.info.uid, finding));
             }
         }
     }

@@ -57,6 +57,14 @@ impl Part {
         self.by_site.is_empty() && self.unlisted.is_empty() && self.gap.is_none()
     }
 
+    /// Makes one sum of all stacks.
+    fn withhold(&mut self) {
+        for sum in std::mem::take(&mut self.by_site).into_values() {
+            self.unlisted.add(sum);
+        }
+        self.at = None;
+    }
+
     /// Adds what another allocator over the same chips has. Peaks at different times are no sum: the larger one counts.
     fn merge(&mut self, other: Self, moment: FlameMoment) {
         if moment == FlameMoment::Peak {
@@ -111,10 +119,14 @@ impl Figures<'_> {
                     shown.entry(pool).or_default().extend(&plan.groups[share.group].chips);
                 }
             }
-            let parts = self.flame_parts(process, shown, moment);
-            pools.extend(parts.into_iter().map(|((indexes, space), part)| {
-                describe(id, process, indexes, space, &part, &mut frames, clock)
-            }));
+            let is_hidden = process.info.is_hidden_from(&self.viewer);
+            for ((indexes, space), mut part) in self.flame_parts(process, shown, moment) {
+                if is_hidden {
+                    part.withhold();
+                }
+                let pool = describe(id, process, indexes, space, &part, &mut frames, clock);
+                pools.push(self.viewer.show(process.info.uid, pool));
+            }
         }
         Flame { moment, frames: frames.into_list(), pools }
     }
@@ -230,6 +242,7 @@ fn describe(
         pid: visible(id),
         reported_pid: process.info.reported_pid,
         process_name: process.info.name.clone(),
+        hidden: false,
         indexes,
         space,
         bytes: part.bytes,

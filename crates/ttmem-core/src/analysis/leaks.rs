@@ -18,6 +18,7 @@ impl Figures<'_> {
     /// The leaks of all processes, largest first.
     pub(super) fn leaks(&self, clock: Clock) -> Vec<Leak> {
         let processes = self.state.processes.iter().filter(|(_, process)| process.is_shown());
+        let processes = processes.filter(|(_, process)| !process.info.is_hidden_from(&self.viewer));
         let mut all: Vec<Leak> =
             processes.flat_map(|(&id, process)| self.leaks_of(id, process, clock)).collect();
         all.sort_by_key(|leak| Reverse(leak.grown_bytes));

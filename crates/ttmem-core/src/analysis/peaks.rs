@@ -8,7 +8,7 @@ use crate::core_set::CoreSet;
 use crate::ledger::PoolId;
 use crate::ranges::{self, Range};
 use crate::snapshot::Holder;
-use crate::state::{CoreUse, SpacePeak, visible};
+use crate::state::{CoreUse, SpacePeak, UsedBy, visible};
 use crate::words::{ChipId, Mono, ProcessId, Space};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,13 +216,14 @@ impl Figures<'_> {
     ) -> Vec<(CoreSet, CoreUse)> {
         let Some(process) = self.state.processes.get(&tenant.process) else { return Vec::new() };
         let name = process.program_name(tenant.scope, program).map(|name| Arc::from(name.as_str()));
-        let program_key = Some((visible(tenant.process), program, name));
+        let (pid, owner) = (visible(tenant.process), process.info.uid);
+        let by = Some(UsedBy { pid, owner, key: program, name });
         let all = process.cores_of_program(tenant.scope, program, parts);
         let groups = bytes_by_cores(all, parts).into_iter();
         groups
             .map(|(cores, bytes)| {
                 let bytes = bytes.saturating_add(buffers);
-                (cores, CoreUse { bytes, buffers, at, program: program_key.clone() })
+                (cores, CoreUse { bytes, buffers, at, program: by.clone() })
             })
             .collect()
     }

@@ -154,9 +154,14 @@ impl<'a> Figures<'a> {
         let mut list = ProgramList::default();
         let mut all: Vec<Row> = Vec::new();
         for (&id, process) in state.processes.iter().filter(|(_, process)| process.is_shown()) {
-            let wanted = query.pids.is_empty() || visible(id).is_some_and(|pid| query.pids.contains(&pid));
-            let open = query.open.filter(|key| key.pid == visible(id));
+            let pid = self.shown_pid(id, &process.info);
+            let wanted = query.pids.is_empty() || pid.is_some_and(|pid| query.pids.contains(&pid));
+            let open = query.open.filter(|key| key.pid == pid);
             if !wanted && open.is_none() {
+                continue;
+            }
+            if process.info.is_hidden_from(&self.viewer) {
+                list.hidden_processes += u64::from(wanted);
                 continue;
             }
             let rest = words_beyond_process(&words, id, process);

@@ -50,7 +50,10 @@ impl Figures<'_> {
             }
         }
         pools.sort_by_key(|pool| (self.state.indexes_of(&pool.chips), pool.space));
-        let groups: BTreeMap<u32, u32> = process.sites.groups(SiteKey::LineAndOp).into_iter().collect();
+        // Without groups, everything is one.
+        let is_hidden = process.info.is_hidden_from(&self.viewer);
+        let groups = if is_hidden { Vec::new() } else { process.sites.groups(SiteKey::LineAndOp) };
+        let groups: BTreeMap<u32, u32> = groups.into_iter().collect();
         let held = |by_site: &BTreeMap<u32, Held>| held_by_site(process, &groups, by_site);
         let space = |pool: &PastPool| SpaceReport {
             indexes: self.state.indexes_of(&pool.chips),
@@ -61,9 +64,10 @@ impl Figures<'_> {
             at_peak: pool.at_peak.as_ref().map(held),
             left: held(&pool.left),
         };
-        ProcessReport {
+        let row = ProcessReport {
             pid: visible(id),
             name: process.info.name.clone(),
+            hidden: false,
             exited,
             spaces: pools.iter().map(space).collect(),
             leaks: self.leaks_of(id, process, clock),
@@ -73,7 +77,8 @@ impl Figures<'_> {
             exact: process.lost == 0 && process.refused == 0 && process.is_complete,
             tracker: process.tracked.as_ref().map(Tracker::from),
             crash_segment: None,
-        }
+        };
+        self.viewer.show(process.info.uid, row)
     }
 
     fn fullest_core(&self, clock: Clock) -> Option<FullestCore> {
@@ -90,14 +95,19 @@ impl Figures<'_> {
             of_chip.find_map(|it| it.spaces.iter().find(|banks| banks.space == Space::L1).copied())
         });
         let program = peak.program.as_ref();
-        Some(FullestCore {
+        let row = FullestCore {
             index: chip.chip.index,
             bytes: peak.bytes,
             allocatable_bytes: bank.map(|bank| bank.bytes_per_bank),
             buffer_bytes: peak.buffers,
             at: clock.wall(peak.at),
-            pid: program.and_then(|it| it.0),
-            program_name: program.and_then(|it| it.2.as_deref().map(str::to_owned)),
+            pid: program.and_then(|it| it.pid),
+            hidden: false,
+            program_name: program.and_then(|it| it.name.as_deref().map(str::to_owned)),
+        };
+        Some(match program {
+            Some(program) => self.viewer.show(program.owner, row),
+            None => row,
         })
     }
 }

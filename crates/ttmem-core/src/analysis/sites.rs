@@ -50,7 +50,10 @@ impl Figures<'_> {
     }
 
     fn site_usages_of(&self, id: ProcessId, process: &ProcessState) -> Vec<SiteUsage> {
-        let groups: BTreeMap<u32, u32> = process.sites.groups(SiteKey::LineAndOp).into_iter().collect();
+        // Without groups, everything is one.
+        let is_hidden = process.info.is_hidden_from(&self.viewer);
+        let groups = if is_hidden { Vec::new() } else { process.sites.groups(SiteKey::LineAndOp) };
+        let groups: BTreeMap<u32, u32> = groups.into_iter().collect();
         let mut sums: BTreeMap<(Vec<u32>, Space, u32), Sum> = BTreeMap::new();
         let pools = process.pools.iter().filter(|((_, space, _), _)| !space.is_program());
         for (&(scope, space, basis), &pool) in pools {
@@ -68,6 +71,7 @@ impl Figures<'_> {
         let usage = |((indexes, space, site), sum): ((Vec<u32>, Space, u32), Sum)| SiteUsage {
             pid: visible(id),
             reported_pid: process.info.reported_pid,
+            hidden: false,
             indexes,
             space,
             site_name: process.sites.name(site).cloned(),
@@ -78,6 +82,6 @@ impl Figures<'_> {
             peak_count: sum.at_peak.map(|(count, _)| count),
             peak_bytes: sum.at_peak.map(|(_, bytes)| bytes),
         };
-        sums.into_iter().map(usage).collect()
+        sums.into_iter().map(usage).map(|it| self.viewer.show(process.info.uid, it)).collect()
     }
 }

@@ -38,7 +38,7 @@ struct GroupView<'a> {
 
 impl Figures<'_> {
     pub(super) fn snapshot(&mut self, at: Timestamp, detail: &Detail) -> Snapshot {
-        let state = self.state;
+        let (state, viewer) = (self.state, self.viewer);
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
         let clock = Clock { at, now: state.now };
         let plan = self.plan();
@@ -48,8 +48,9 @@ impl Figures<'_> {
         }
         let mut processes = Vec::new();
         for (&id, process) in state.processes.iter().filter(|(_, process)| process.is_shown()) {
-            let full = !detail.brief || detail.pid.is_some_and(|pid| visible(id) == Some(pid));
-            processes.push(Process {
+            let full =
+                !detail.brief || detail.pid.is_some_and(|pid| self.shown_pid(id, &process.info) == Some(pid));
+            let row = Process {
                 traces: self.traces_of(id, process, clock),
                 last_mark: process.last_mark.map(|mark| Mark {
                     name: process.sites.name(mark.name).cloned(),
@@ -59,7 +60,8 @@ impl Figures<'_> {
                 }),
                 programs: detail.programs.then(|| self.programs_of(id, process, clock, full)),
                 ..self.describe_process(id, process, plan.shares_of(id), &groups, full)
-            });
+            };
+            processes.push(self.viewer.show(process.info.uid, row));
         }
         let mut findings = Vec::new();
         let mut devices: Vec<Device> = Vec::with_capacity(state.chips.len());
@@ -92,7 +94,8 @@ impl Figures<'_> {
         findings.extend(state.faults.iter().map(|(subject, tally)| {
             let label = subject.process.map(|id| state.label_of(id));
             let device = subject.chip.and_then(|id| state.chips.get(&id)).map(|it| it.chip.index);
-            describe_fault(subject, tally, label.as_ref(), device, clock)
+            let owner = label.as_ref().and_then(|it| it.owner);
+            viewer.show(owner, describe_fault(subject, tally, label.as_ref(), device, clock))
         }));
         if state.faults.dropped > 0 {
             let text = format!("{} older findings dropped: too many at once", state.faults.dropped);
@@ -107,7 +110,7 @@ impl Figures<'_> {
             devices,
             processes,
             findings,
-            events: detail.events.then(|| self.state.event_log.list(clock)),
+            events: detail.events.then(|| state.event_log.list(clock, viewer)),
             buffers: detail.buffers.as_ref().map(|query| self.buffers(query, !detail.brief)),
             programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
             core_allocations: detail.core.as_ref().and_then(|query| self.core_allocations(query)),
@@ -151,7 +154,12 @@ impl Figures<'_> {
                 self.new_peak(id, view.number, view.group, at, &spaces[at])
             });
             let peak = new.as_ref().or_else(|| chip.peaks.get(&space));
-            peaks.extend(peak.filter(|peak| peak.bytes > 0).map(|peak| peak.describe(space, clock)));
+            let peak = peak.filter(|peak| peak.bytes > 0).map(|peak| peak.describe(space, clock));
+            peaks.extend(peak.map(|mut peak| {
+                // The owners of holders that exited are not known any more.
+                peak.holders = peak.holders.into_iter().map(|it| self.viewer.show(None, it)).collect();
+                peak
+            }));
         }
         peaks
     }
@@ -263,6 +271,7 @@ impl Figures<'_> {
             name: info.name.clone(),
             command: info.command.clone(),
             user: info.user.clone(),
+            uid: info.uid,
             container: info.container.clone(),
             pod: info.pod.clone(),
             hidden: false,

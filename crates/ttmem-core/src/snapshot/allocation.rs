@@ -1,6 +1,6 @@
 //! Allocations, one by one and in groups.
 
-use super::is_false;
+use super::{is_false, is_zero};
 use crate::words::{Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ pub struct Allocation {
     /// Name of the program.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program_name: Option<String>,
-    /// Whether names and call sites are withheld from this user.
+    /// Whether names and call sites are withheld from this user. Allocations of other users are not listed at all.
     #[serde(skip_serializing_if = "is_false", default)]
     pub hidden: bool,
     /// Where the figures come from.
@@ -119,6 +119,9 @@ pub struct SiteUsage {
     /// As [`super::Process::reported_pid`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reported_pid: Option<i64>,
+    /// Whether call sites are withheld from this user; then this is the sum of all call sites of the process.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// [`super::Device::index`]es that hold them.
     pub indexes: Vec<u32>,
     /// Memory space.
@@ -215,6 +218,34 @@ pub struct Dump {
     pub simulated: bool,
     /// The allocations; a daemon lists them in no order.
     pub allocations: Vec<Allocation>,
+    /// Sums of other users' processes, whose allocations are withheld from this user.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hidden: Vec<HiddenMemory>,
+}
+
+/// The memory of a process in one space, whose single allocations are withheld from this user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HiddenMemory {
+    /// As [`super::Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`super::Process::reported_pid`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported_pid: Option<i64>,
+    /// As [`super::Process::name`].
+    pub process_name: Option<String>,
+    /// As [`super::Process::user`].
+    pub user: Option<String>,
+    /// [`super::Device::index`]es that hold it.
+    pub indexes: Vec<u32>,
+    /// Memory space.
+    pub space: Space,
+    /// Number of allocations.
+    pub count: u64,
+    /// Requested bytes per device.
+    pub requested_bytes: u64,
+    /// Allocated bytes per device, else requested bytes.
+    pub used_bytes: u64,
 }
 
 /// A page of the list of live allocations.
@@ -231,6 +262,13 @@ pub struct Buffers {
     pub offset: u64,
     /// The allocations, unless they were grouped.
     pub list: Vec<Allocation>,
+    /// Number of further allocations, of other users' processes, which are withheld from this user. They match by device,
+    /// process and space; words are compared with the pid and name of the process only.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub hidden_count: u64,
+    /// Allocated bytes of these, else requested bytes.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub hidden_bytes: u64,
     /// Number of groups, if they were grouped; `groups` is a part of them.
     #[serde(default)]
     pub group_count: u64,
@@ -247,6 +285,9 @@ pub struct BufferGroup {
     pub pid: Option<u32>,
     /// As [`super::Process::name`].
     pub process_name: Option<String>,
+    /// Whether single allocations are withheld from this user; then this is the sum of the process.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// Memory space, if all of them are in one.
     pub space: Option<Space>,
     /// Number of their program, if they were grouped by program.
@@ -282,4 +323,6 @@ pub struct Group {
     pub bytes: u64,
     /// Single allocations; fewer than `count` if there are too many to list.
     pub listed: Vec<Allocation>,
+    /// Sums of other users' processes, whose allocations are withheld from this user.
+    pub hidden: Vec<HiddenMemory>,
 }

@@ -15,6 +15,9 @@ pub struct BlockMap {
     pub reported_pid: Option<i64>,
     /// Process name.
     pub process_name: Option<String>,
+    /// Whether its blocks are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// Number of the allocator within the process; absent where the process reports devices only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocator: Option<u32>,

@@ -1,5 +1,6 @@
 //! The L1 of a device's cores, as it is shown.
 
+use super::{is_false, is_zero};
 use crate::words::Basis;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,9 @@ pub struct CoreRoom {
 pub struct CoreProgram {
     /// As [`super::Process::pid`].
     pub pid: Option<u32>,
+    /// Whether its name is withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// As [`super::Program::allocator`].
     pub allocator: Option<u32>,
     /// As [`super::Program::id`].
@@ -147,6 +151,9 @@ pub struct CoreAllocations {
     pub count: u64,
     /// The allocations, by address.
     pub list: Vec<CoreAllocation>,
+    /// Number of allocations of other users' processes, which are not listed.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub hidden_count: u64,
 }
 
 /// One allocation on a core, and its owner.
@@ -229,6 +236,9 @@ pub struct CorePeak {
     pub at: Timestamp,
     /// Process of the program dispatched last at that time.
     pub pid: Option<u32>,
+    /// Whether that program is withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// That program; as [`super::Program::id`].
     pub program: Option<u32>,
     /// Name of that program.

@@ -20,6 +20,9 @@ pub struct Event {
     pub severity: Severity,
     /// Process id, if it concerns one.
     pub pid: Option<u32>,
+    /// Whether call sites and names in its text are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// [`super::Device::id`], if it concerns one device.
     pub device: Option<String>,
     /// Bytes concerned.

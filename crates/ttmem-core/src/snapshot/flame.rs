@@ -1,5 +1,6 @@
 //! Memory of buffers by the calls that allocated it.
 
+use super::is_false;
 use crate::words::Space;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,9 @@ pub struct FlamePool {
     pub reported_pid: Option<i64>,
     /// As [`super::Process::name`].
     pub process_name: Option<String>,
+    /// Whether its stacks are withheld from this user; then there is one for all of it.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// [`super::Device::index`]es that hold them.
     pub indexes: Vec<u32>,
     /// Memory space.

@@ -22,6 +22,12 @@ pub struct MemoryEvent {
     /// Short name of the process.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process_name: Option<String>,
+    /// Whether names and sizes are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
+    /// Number of the user of the process, which decides who may see the event; not a part of answers.
+    #[serde(skip)]
+    pub owner: Option<u32>,
     /// Source of the event: `exact` from a segment, `reported` from the old socket protocol.
     pub basis: Basis,
     /// Number of the event among those of its segment, from 1.
@@ -110,6 +116,8 @@ impl MemoryEvent {
             pid: None,
             reported_pid: None,
             process_name: None,
+            hidden: false,
+            owner: None,
             basis,
             sequence: None,
             indexes: Vec::new(),

@@ -21,6 +21,9 @@ pub struct Process {
     pub command: Option<String>,
     /// Owner.
     pub user: Option<String>,
+    /// Number of the owner; `null`: unknown.
+    #[serde(default)]
+    pub uid: Option<u32>,
     /// Container id, where it runs in one.
     pub container: Option<String>,
     /// Pod of the container, where it is known.

@@ -1,6 +1,6 @@
 //! Programs and traces.
 
-use super::is_false;
+use super::{is_false, is_zero};
 use crate::words::{KernelClass, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,9 @@ pub struct ProgramList {
     pub has_dfbs: bool,
     /// Whether any of them has scratchpads.
     pub has_scratch: bool,
+    /// Number of processes of other users, whose programs are withheld from this user.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub hidden_processes: u64,
     /// Number of programs before this part.
     pub offset: u64,
     /// The programs, without their placements.

@@ -1,6 +1,6 @@
 //! What the processes of a run allocated: what `ttmem run` prints when its program ends.
 
-use super::{Leak, Origin, PostMortem, Tracker};
+use super::{Leak, Origin, PostMortem, Tracker, is_false};
 use crate::words::Space;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub struct ProcessReport {
     pub pid: Option<u32>,
     /// Its name.
     pub name: Option<String>,
+    /// Whether its call sites are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// Whether it has exited.
     pub exited: bool,
     /// Its buffers by devices and space.
@@ -129,6 +132,9 @@ pub struct FullestCore {
     pub at: Timestamp,
     /// Process of the program that was on the core.
     pub pid: Option<u32>,
+    /// Whether that program is withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// Name of that program.
     pub program_name: Option<String>,
 }

@@ -2,7 +2,8 @@
 
 use super::{State, chips_in, visible};
 use crate::ledger::{Entry, PoolId, Totals};
-use crate::snapshot::{Allocation, Group};
+use crate::snapshot::{Allocation, Group, HiddenMemory};
+use crate::viewer::Viewer;
 use crate::words::{Basis, ChipId, Layout, Mono, Scope, Space};
 use std::collections::BTreeMap;
 use ttmem_types::program_number;
@@ -22,8 +23,61 @@ impl State {
     /// Live allocations in the next `places` slots from `cursor` on, and the next cursor. Together the pages hold every
     /// allocation that lives through all of them, in no order. Ages are those at `now`.
     pub fn allocations(&self, cursor: usize, places: usize, now: Mono) -> (Vec<Allocation>, Option<usize>) {
+        self.allocations_for(cursor, places, now, Viewer::ALL)
+    }
+
+    /// Those of [`State::allocations`] that a viewer may see. [`State::hidden_memory`] has the others as sums.
+    pub fn allocations_for(
+        &self,
+        cursor: usize,
+        places: usize,
+        now: Mono,
+        viewer: Viewer,
+    ) -> (Vec<Allocation>, Option<usize>) {
         let (entries, next) = self.ledger.page(cursor, places);
-        (entries.filter_map(|entry| self.describe_entry(entry, now, true)).collect(), next)
+        let shown = entries.filter(|entry| !self.hides(viewer, entry.pool()));
+        (shown.filter_map(|entry| self.describe_entry(entry, now, true)).collect(), next)
+    }
+
+    /// Whether a viewer may see only the sum of a pool.
+    fn hides(&self, viewer: Viewer, pool: PoolId) -> bool {
+        let process = || self.processes.get(&self.ledger.pool(pool).key.process);
+        viewer != Viewer::ALL && viewer.hides(process().and_then(|it| it.info.uid))
+    }
+
+    /// Sums of the processes whose allocations a viewer may not see, by process, space and devices.
+    pub fn hidden_memory(&self, viewer: Viewer) -> Vec<HiddenMemory> {
+        let hidden = self.processes.iter().filter(|(_, it)| it.info.is_hidden_from(&viewer));
+        let pools = hidden
+            .flat_map(|(_, process)| process.pools.iter().map(move |(key, &pool)| (process, key, pool)));
+        let sums = pools.map(|(process, &(scope, ..), pool)| {
+            let indexes = self.indexes_of(chips_in(&process.allocators, &scope));
+            self.hidden_sum(viewer, indexes, pool)
+        });
+        sums.flatten().collect()
+    }
+
+    /// What a viewer may see of a pool of another user; `None` if nothing is in the pool.
+    fn hidden_sum(&self, viewer: Viewer, indexes: Vec<u32>, pool: PoolId) -> Option<HiddenMemory> {
+        let pool = self.ledger.pool(pool);
+        let info = &self.processes.get(&pool.key.process)?.info;
+        let count = pool.totals.own_count();
+        let sum = HiddenMemory {
+            pid: visible(pool.key.process),
+            reported_pid: info.reported_pid,
+            process_name: info.name.clone(),
+            user: info.user.clone(),
+            indexes,
+            space: pool.key.space,
+            count,
+            requested_bytes: pool.totals.requested,
+            used_bytes: if pool.key.basis == Basis::Exact {
+                pool.totals.allocated
+            } else {
+                pool.totals.requested
+            },
+        };
+        (count > 0).then(|| viewer.show(info.uid, sum))
     }
 
     /// Bytes recorded on a chip in a space, by all processes. For circular buffers this is the sum of their sizes,
@@ -39,8 +93,8 @@ impl State {
     }
 
     /// All allocations by chip and space, one group at a time. The first `listed` of each group are listed one by one, and at most
-    /// [`REPORT_ROOM`] in all.
-    pub fn report(&self, spaces: &[Space], listed: usize) -> impl Iterator<Item = Group> {
+    /// [`REPORT_ROOM`] in all. Those that a viewer may not see are one sum for each process.
+    pub fn report(&self, spaces: &[Space], listed: usize, viewer: Viewer) -> impl Iterator<Item = Group> {
         let mut room = REPORT_ROOM;
         let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
         for process in self.processes.values() {
@@ -55,7 +109,9 @@ impl State {
             let totals = || pools.iter().map(|&pool| self.ledger.pool(pool).totals);
             // Mirrors and views are no memory of their own, and are not in the sum of bytes either.
             let count = totals().map(Totals::own_count).sum();
-            let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
+            let (hidden, shown): (Vec<PoolId>, Vec<PoolId>) =
+                pools.iter().partition(|&&pool| self.hides(viewer, pool));
+            let entries = shown.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
             let entries = entries.filter(|entry| !entry.layout.is_alias());
             let listed: Vec<_> = entries
                 .take(listed.min(room))
@@ -68,6 +124,10 @@ impl State {
                 count,
                 bytes: totals().map(|t| t.requested).fold(0, u64::saturating_add),
                 listed,
+                hidden: hidden
+                    .iter()
+                    .filter_map(|&pool| self.hidden_sum(viewer, vec![index], pool))
+                    .collect(),
             }
         });
         groups.filter(|group| group.count > 0)

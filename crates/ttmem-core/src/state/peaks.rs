@@ -12,6 +12,7 @@ use crate::analysis::{Analysis, Clock, Part, Tenant};
 use crate::core_set::CoreSet;
 use crate::ledger::PoolId;
 use crate::snapshot::{CorePeak, Holder, Peak};
+use crate::viewer::Viewer;
 use crate::words::{ChipId, Mono, Scope, Space};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -41,8 +42,18 @@ pub(crate) struct CoreUse {
     /// The part of `bytes` that buffers take.
     pub(crate) buffers: u64,
     pub(crate) at: Mono,
-    /// Pid, key and name of the program.
-    pub(crate) program: Option<(Option<u32>, u32, Option<Arc<str>>)>,
+    pub(crate) program: Option<UsedBy>,
+}
+
+/// The program on a core, and its process, which may have exited since.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UsedBy {
+    pub(crate) pid: Option<u32>,
+    /// Number of the user of the process.
+    pub(crate) owner: Option<u32>,
+    /// Key of the program.
+    pub(crate) key: u32,
+    pub(crate) name: Option<Arc<str>>,
 }
 
 /// The highest use of a chip's cores. Cores with the same peak are one entry.
@@ -51,16 +62,21 @@ pub(crate) struct CorePeaks(Vec<(CoreSet, CoreUse)>);
 
 impl CorePeaks {
     /// The peak of one core.
-    pub(crate) fn of(&self, core: usize, clock: Clock) -> Option<CorePeak> {
+    pub(crate) fn of(&self, core: usize, clock: Clock, viewer: Viewer) -> Option<CorePeak> {
         let (_, peak) = self.0.iter().find(|(cores, _)| cores.has(core))?;
         let program = peak.program.as_ref();
-        Some(CorePeak {
+        let row = CorePeak {
             bytes: peak.bytes,
             buffer_bytes: peak.buffers,
             at: clock.wall(peak.at),
-            pid: program.and_then(|it| it.0),
-            program: program.map(|it| program_number(it.1)),
-            program_name: program.and_then(|it| it.2.as_deref().map(str::to_owned)),
+            pid: program.and_then(|it| it.pid),
+            hidden: false,
+            program: program.map(|it| program_number(it.key)),
+            program_name: program.and_then(|it| it.name.as_deref().map(str::to_owned)),
+        };
+        Some(match program {
+            Some(program) => viewer.show(program.owner, row),
+            None => row,
         })
     }
 

@@ -4,10 +4,10 @@ use super::{ALLOCATIONS_LISTED, Connection};
 use crate::eventlog::{self, Reported};
 use crate::server::Daemon;
 use crate::socket::Peer;
-use ttmem_core::Outcome;
 use ttmem_core::input::{Alloc, Extent, Free, Input};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, Fault, KernelClass, Layout, Scope, Space, Uncertainty};
+use ttmem_core::{Outcome, Viewer};
 use ttmem_reader::ProcessKey;
 use ttmem_types::BufferType;
 use ttmem_wire::legacy::{Message, Type};
@@ -31,13 +31,13 @@ impl Daemon {
             Type::DumpRemaining | Type::DumpKernels if !self.output.is_logging() => return,
             Type::DumpRemaining => {
                 self.reap(&[]);
-                let report = self.format_remaining(ALLOCATIONS_LISTED);
+                let report = self.format_remaining(ALLOCATIONS_LISTED, Viewer::ALL);
                 self.output.log(&report);
                 return;
             }
             Type::DumpKernels => {
                 self.reap(&[]);
-                let groups = self.session.state().report(&[Space::Kernel], ALLOCATIONS_LISTED);
+                let groups = self.session.state().report(&[Space::Kernel], ALLOCATIONS_LISTED, Viewer::ALL);
                 self.output.log(&eventlog::format_kernels(groups));
                 return;
             }
@@ -60,6 +60,7 @@ impl Daemon {
     /// Logs what a message did, and queues it for connections that follow events.
     fn report_event(&mut self, process: ProcessKey, kind: Type, message: &Message, outcome: Outcome) {
         let Some(process) = self.session.processes().get(process).map(|it| it.id) else { return };
+        let owner = self.session.state().process(process).and_then(|info| info.uid);
         let at = self.subscriptions.wall_time(self.session.now());
         let changes_programs =
             matches!(kind, Type::CbAlloc | Type::CbFree | Type::KernelLoad | Type::KernelUnload);
@@ -68,7 +69,7 @@ impl Daemon {
             .find_device(message.device_id)
             .filter(|_| changes_programs && needs_level)
             .and_then(|chip| self.session.state().program_level(chip));
-        let reported = Reported { at, process, kind, message: *message, outcome, level };
+        let reported = Reported { at, process, owner, kind, message: *message, outcome, level };
         if self.output.is_logging() {
             let mut line = std::mem::take(&mut self.line);
             line.clear();

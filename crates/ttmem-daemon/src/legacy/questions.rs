@@ -6,6 +6,7 @@ use crate::poller::Token;
 use crate::server::Daemon;
 use crate::socket::{Peer, send};
 use std::os::fd::AsFd;
+use ttmem_core::Viewer;
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::{Arch, Fault, Space};
@@ -58,7 +59,9 @@ impl Daemon {
                 // Clients that request reports and do not read them must not fill the memory.
                 let waiting: usize = self.connections.values().map(|it| it.answers.len()).sum();
                 let listed = if waiting < MAX_REPORTS { ALLOCATIONS_LISTED } else { 0 };
-                let report = self.format_remaining(listed);
+                // Not by the sender of the newline, which may be a program that has the socket as its output.
+                let viewer = self.viewers.of(connection.stream.as_fd(), connection.peer);
+                let report = self.format_remaining(listed, viewer);
                 connection.answers.extend_from_slice(report.as_bytes());
                 connection.closing = Some(self.session.now());
             }
@@ -90,10 +93,10 @@ impl Daemon {
         }
     }
 
-    /// The report of everything that is allocated, with `listed` single allocations of each device and space.
-    pub(super) fn format_remaining(&self, listed: usize) -> String {
+    /// The report of everything that is allocated, as far as a viewer may see it, with `listed` single allocations of each device and space.
+    pub(super) fn format_remaining(&self, listed: usize, viewer: Viewer) -> String {
         let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-        eventlog::format_remaining(self.session.state().report(&spaces, listed))
+        eventlog::format_remaining(self.session.state().report(&spaces, listed, viewer))
     }
 
     fn answer(&mut self, question: &Message) -> Message {

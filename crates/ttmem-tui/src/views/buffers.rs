@@ -27,8 +27,12 @@ impl Scene<'_> {
             Some(BufferGrouping::Tensor) => " by tensor".to_owned(),
             Some(BufferGrouping::Track) => " by track".to_owned(),
         };
+        let withheld = match buffers.hidden_count {
+            0 => String::new(),
+            count => format!("; {count} of other users withheld, {}", size(buffers.hidden_bytes)),
+        };
         let title = format!(
-            "Buffers{grouping}: {}, {} allocated, {} requested per device",
+            "Buffers{grouping}: {}, {} allocated, {} requested per device{withheld}",
             plural(buffers.count, "allocation"),
             size(buffers.used_bytes),
             size(buffers.requested_bytes)
@@ -36,6 +40,8 @@ impl Scene<'_> {
         let (state, count) = (ui.list_state(List::Buffers), lists::count(&snapshot, ui, List::Buffers));
         let empty = if snapshot.buffers.is_none() {
             super::LOADING
+        } else if buffers.hidden_count > 0 {
+            "Allocations of other users are withheld from this user."
         } else if state.filter.is_empty() {
             "No allocations. Start a process: `ttmem run -- python model.py`"
         } else {

@@ -48,6 +48,9 @@ impl Scene<'_> {
         };
         let empty = match (snapshot.programs.is_some(), state.filter.is_empty()) {
             (false, _) => super::LOADING,
+            (true, _) if programs.hidden_processes > 0 => {
+                "Programs of other users are withheld from this user."
+            }
             (true, true) => "No programs. Start a process: `ttmem run -- python model.py`",
             (true, false) => "No program matches the filter.",
         };

@@ -74,6 +74,7 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
     }
     list.sort_by_key(|row| std::cmp::Reverse(row.program.dispatched));
     let programs = ProgramList {
+        hidden_processes: 0,
         count: list.len() as u64,
         resident_count: list.iter().filter(|it| it.program.resident_cores > 0).count() as u64,
         has_dfbs: list.iter().any(|it| it.program.dfb_bytes > 0),
@@ -324,6 +325,7 @@ pub(crate) fn unknown() -> Snapshot {
     (lone.space, lone.unplaced, lone.estimated, lone.program) =
         (Space::Cb, true, true, Some(0x8000_0000 + 41));
     let group = BufferGroup {
+        hidden: false,
         pid: None,
         process_name: None,
         space: None,
@@ -337,6 +339,8 @@ pub(crate) fn unknown() -> Snapshot {
         used_bytes: lone.requested_bytes,
     };
     snapshot.buffers = Some(Buffers {
+        hidden_count: 0,
+        hidden_bytes: 0,
         count: 1,
         requested_bytes: lone.requested_bytes,
         used_bytes: lone.requested_bytes,

@@ -124,6 +124,7 @@ mod tests {
             name: Some("python".to_owned()),
             command: None,
             user: Some("ada".to_owned()),
+            uid: None,
             container: None,
             pod: None,
             hidden: false,

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use ttmem_core::snapshot::RunReport;
+use ttmem_reader::json;
 use ttmem_render::run_report;
 
 /// The file that a report is written to. It is opened before the program starts, so that a wrong path is found then.
@@ -25,10 +26,14 @@ impl<'a> ReportFile<'a> {
     /// Writes JSON if the file's name ends so, else text.
     pub(super) fn write(mut self, report: &RunReport) -> anyhow::Result<()> {
         let is_json = self.path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
-        let plain =
-            || run_report::page(report, usize::MAX).into_iter().map(|line| line.text + "\n").collect();
-        let text = if is_json { serde_json::to_string(report)? + "\n" } else { plain() };
-        let written = self.file.write_all(text.as_bytes());
+        let plain = || -> String {
+            run_report::page(report, usize::MAX).into_iter().map(|line| line.text + "\n").collect()
+        };
+        let mut text = if is_json { json::to_vec(report)? } else { plain().into_bytes() };
+        if is_json {
+            text.push(b'\n');
+        }
+        let written = self.file.write_all(&text);
         written.with_context(|| format!("cannot write the report {}", self.path.display()))
     }
 }

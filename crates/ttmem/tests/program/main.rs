@@ -20,6 +20,7 @@ mod leaks;
 mod machine;
 mod old_tools;
 mod pages;
+mod privacy;
 mod processes;
 mod resets;
 mod run;

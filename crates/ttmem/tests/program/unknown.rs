@@ -4,10 +4,12 @@ use crate::exe;
 use std::path::Path;
 use std::process::Command;
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker,
+    AllocatorNumber, Banks, Buffer, CallSite, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker,
 };
-use ttmem_testkit::memory_folder;
+use ttmem_core::is_unprintable;
+use ttmem_reader::protocol::{Request, ask};
 use ttmem_testkit::producer::{KERNEL_CONFIG, L1_END, L1_SMALL, UNRESERVED};
+use ttmem_testkit::{Server, memory_folder};
 
 /// The first of the program ids that readers make up for reports without one.
 const MADE_UP_ID: u32 = 0x8000_0000;
@@ -135,24 +137,85 @@ fn untrusted_names_are_sanitized() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
     let allocator = define(&tracker, (4, 2), L1_END);
-    let evil = "a\x1b]0;owned\x07b\u{9b}2Jc\nd\u{202e}e";
-    let site = tracker.define_site(evil).unwrap();
+    // Controls of both sets, marks of direction with and without a width, and other invisible characters.
+    let evil = "a\x1b]0;owned\x07b\u{9b}2Jc\nd\u{202e}e\u{2066}\u{ad}\u{600}\u{2028}\u{e0041}\u{7f}f";
+    let site = CallSite::new(evil, 1).function(evil).op(evil).track(evil);
+    let site = tracker.define_call_site(&site).unwrap();
     tracker.alloc(&Buffer::new(allocator, Space::L1, UNRESERVED + 8192, 4096).site(site)).unwrap();
+    let site = tracker.define_site(evil).unwrap();
+    tracker.alloc(&Buffer::new(allocator, Space::L1, UNRESERVED + 65536, 4096).site(site)).unwrap();
     tracker.begin_program(allocator, 7, evil).unwrap();
     let cores = tracker.define_cores(&[CoreRange::new((0, 0), (3, 1))]).unwrap();
     let placement = Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096);
     tracker.place(&placement.cores(cores)).unwrap();
     tracker.dispatch(allocator, 7).unwrap();
-    for args in
-        [&["dump"][..], &["dump", "--programs"], &["dump", "--cores"], &["dump", "--cores", "0,0"], &[]]
-    {
+    tracker.mark(evil, None).unwrap();
+    tracker.report_out_of_memory(&Buffer::new(allocator, Space::L1, 0, 1 << 30).site(site), None).unwrap();
+    let is_unsafe = |c: char| is_unprintable(c) && c != '\n';
+    for args in [
+        &["dump"][..],
+        &["dump", "--programs"],
+        &["dump", "--cores"],
+        &["dump", "--cores", "0,0"],
+        &["dump", "--format", "csv"],
+        &["dump", "--group-by", "function"],
+        &["--sites"],
+        &["--sites", "--format", "csv"],
+        &["events"],
+        &["events", "--format", "old"],
+        &["peak"],
+        &["flame"],
+        &["postmortem"],
+        &["check", "--wait", "0"],
+        &[],
+    ] {
         let page = page(folder.path(), args);
-        let is_unsafe = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
         assert!(!page.contains(is_unsafe), "{args:?}: {page:?}");
-        assert!(page.lines().all(|line| !line.starts_with('d')), "{args:?}: {page}");
+        assert!(page.lines().all(|line| !line.starts_with("d?")), "{args:?}: {page}");
     }
+    // JSON has the same names, as escapes.
+    let answer = {
+        let server = daemon_in(&folder);
+        String::from_utf8(ask(&server.query, &Request::Allocations).unwrap()).unwrap()
+    };
+    for (args, has_name) in [
+        (&["--json", "--cores", "--programs", "--events"][..], true),
+        (&["dump", "--json"], true),
+        (&["events", "--json"], true),
+        (&["peak", "--json"], true),
+        (&["postmortem", "--json"], true),
+        (&["flame", "--format", "speedscope"], false),
+        (&["doctor", "--json"], false),
+        (&["-s"], false),
+    ] {
+        let text = page(folder.path(), args);
+        assert!(!text.contains(is_unsafe), "{args:?}: {text:?}");
+        let names =
+            text.lines().filter(|_| has_name).flat_map(|line| strings(&serde_json::from_str(line).unwrap()));
+        assert_eq!(names.into_iter().any(|name| name == evil), has_name, "{args:?}: {text}");
+    }
+    assert!(
+        !answer.contains(is_unsafe)
+            && strings(&serde_json::from_str(&answer).unwrap()).contains(&evil.to_owned())
+    );
     let page = page(folder.path(), &["dump"]);
-    assert_eq!(page.matches("a?]0;owned?b?2Jc?d?e").count(), 2, "{page}");
+    assert_eq!(page.matches("a?]0;owned?b?2Jc?d?e??????f").count(), 5, "{page}");
+}
+
+/// All strings of a value.
+fn strings(value: &serde_json::Value) -> Vec<String> {
+    match value {
+        serde_json::Value::String(text) => vec![text.clone()],
+        serde_json::Value::Array(all) => all.iter().flat_map(strings).collect(),
+        serde_json::Value::Object(all) => all.values().flat_map(strings).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A daemon that reads an existing folder of segments.
+fn daemon_in(folder: &std::sync::Arc<tempfile::TempDir>) -> Server {
+    let own = tempfile::tempdir().unwrap();
+    Server::start_reading(own, std::sync::Arc::clone(folder), Command::new(exe()), &["--quiet"], None)
 }
 
 #[test]

@@ -12,6 +12,9 @@ use ttmem_types::program_number;
 /// The number of the group of program memory, of which the program is known instead of a call site.
 const PROGRAMS: u32 = u32::MAX;
 
+/// The number of the group of everything in a process that the viewer may see only as a sum.
+const HIDDEN: u32 = u32::MAX - 1;
+
 /// A group under construction.
 struct Group<'a> {
     /// Rank of its process.
@@ -58,6 +61,7 @@ impl Figures<'_> {
             all.requested_bytes += entry.requested;
             all.used_bytes += used;
             let number = match grouping {
+                _ if pool.is_hidden => HIDDEN,
                 BufferGrouping::Process => pool.space.into(),
                 BufferGrouping::Program => entry.program,
                 _ if entry.site == 0 && self.state.ledger.pool(pool.id).key.space.is_program() => PROGRAMS,
@@ -110,7 +114,8 @@ impl Figures<'_> {
         all.group_count = groups.len() as u64;
         all.offset = query.offset.min(all.group_count);
         let page = groups.iter().skip(offset).take(limit);
-        all.groups = page.map(|group| describe(group, grouping)).collect();
+        let row = |group: &Group| self.viewer.show(group.of.process.info.uid, describe(group, grouping));
+        all.groups = page.map(row).collect();
         all
     }
 }
@@ -135,6 +140,7 @@ fn describe(group: &Group, grouping: BufferGrouping) -> BufferGroup {
     BufferGroup {
         pid: visible(group.of.process_id),
         process_name: process.info.name.clone(),
+        hidden: false,
         space: group.space,
         program: program.map(program_number),
         program_name: program.and_then(|number| process.program_name(group.scope, number).cloned()),

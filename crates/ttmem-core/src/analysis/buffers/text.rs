@@ -118,6 +118,11 @@ impl<'a> OfProcess<'a> {
         Self { process, everywhere, sites, programs: BTreeMap::new() }
     }
 
+    /// Whether each word is part of the pid or name of the process.
+    pub(super) fn has_all(&self, words: &Words) -> bool {
+        self.everywhere == words.all
+    }
+
     pub(super) fn of_pool(&mut self, words: &Words, scope: Scope, space: Space) -> OfPool {
         if words.is_empty() {
             return OfPool::default();

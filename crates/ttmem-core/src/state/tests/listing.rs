@@ -1,6 +1,7 @@
 //! What sources that follow segments say besides allocations and frees.
 
 use super::*;
+use crate::Viewer;
 use crate::detail::{BufferGrouping, BufferQuery};
 use crate::input::{FaultReport, Frame, Holding, Mark};
 use crate::words::{Fault, Layout, Purpose};
@@ -57,11 +58,11 @@ fn report_lists_the_first_and_counts_all() {
     let Input::Alloc(mirror) = banked(2, 90_000, 100) else { unreachable!() };
     state.apply(Mono(4), events(1), Input::Alloc(Alloc { layout: Layout::Mirror, ..mirror }));
     for (most, listed) in [(0, 0), (1, 1), (20, 20), (1000, 20)] {
-        let groups: Vec<_> = state.report(&[Space::Dram], most).collect();
+        let groups: Vec<_> = state.report(&[Space::Dram], most, Viewer::ALL).collect();
         let [group] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!((group.count, group.bytes, group.listed.len()), (25, 2050, listed), "at most {most}");
     }
-    assert_eq!(state.report(&[Space::L1], 10).count(), 0);
+    assert_eq!(state.report(&[Space::L1], 10, Viewer::ALL).count(), 0);
 }
 
 #[test]

@@ -21,6 +21,7 @@ impl Generator<'_> {
             op: g.maybe(Self::text),
         };
         CoreAllocations {
+            hidden_count: self.number(),
             device: self.small(),
             x: self.one(&[0, 1, 255]),
             y: self.one(&[0, 1, 255]),
@@ -97,6 +98,8 @@ impl Generator<'_> {
 
     pub(super) fn buffers(&mut self) -> Buffers {
         Buffers {
+            hidden_count: self.number(),
+            hidden_bytes: self.number(),
             count: self.number(),
             requested_bytes: self.number(),
             used_bytes: self.number(),
@@ -104,6 +107,7 @@ impl Generator<'_> {
             list: self.some(6, Self::allocation),
             group_count: self.number(),
             groups: self.some(3, |g| BufferGroup {
+                hidden: g.yes(),
                 pid: g.pid(),
                 process_name: g.maybe(Self::text),
                 space: g.maybe(Self::space),
@@ -129,6 +133,7 @@ impl Generator<'_> {
             program: g.program(),
         };
         ProgramList {
+            hidden_processes: self.number(),
             count: self.number(),
             resident_count: self.number(),
             has_dfbs: self.yes(),

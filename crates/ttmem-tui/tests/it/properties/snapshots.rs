@@ -167,6 +167,7 @@ impl Generator<'_> {
         Core {
             room: self.room(),
             program: self.maybe(|g| CoreProgram {
+                hidden: g.yes(),
                 pid: g.pid(),
                 allocator: g.maybe(Self::small),
                 id: g.small(),
@@ -174,6 +175,7 @@ impl Generator<'_> {
             }),
             intervals: Arc::from(self.some(6, interval)),
             peak: self.maybe(|g| CorePeak {
+                hidden: g.yes(),
                 bytes: g.number(),
                 buffer_bytes: g.number(),
                 at: g.time(),
@@ -283,6 +285,7 @@ impl Generator<'_> {
 
     fn process(&mut self) -> Process {
         Process {
+            uid: None,
             pid: self.pid(),
             reported_pid: self.maybe(Self::signed),
             start: self.maybe(Self::time),
@@ -385,6 +388,7 @@ impl Generator<'_> {
 
     fn event(&mut self) -> Event {
         Event {
+            hidden: self.yes(),
             sequence: self.number(),
             at: self.time(),
             kind: self.one(&[EventKind::UsageThreshold, EventKind::Finding, EventKind::Other]),

@@ -76,6 +76,7 @@ pub(super) fn page(count: u64, pid: u32, indexes: &[u32]) -> Buffers {
     let list: Vec<Allocation> = (0..count.min(120)).map(|n| allocation(n, pid, indexes)).collect();
     let used = |it: &Allocation| it.allocated_bytes.unwrap_or(it.requested_bytes);
     let group = |n: u64| BufferGroup {
+        hidden: false,
         pid: Some(pid + n as u32 % 2 * 764),
         process_name: text(if n.is_multiple_of(2) { "python3" } else { "llama-serve" }),
         space: (n < 4).then_some(if n.is_multiple_of(3) { Space::Dram } else { Space::L1 }),
@@ -89,6 +90,8 @@ pub(super) fn page(count: u64, pid: u32, indexes: &[u32]) -> Buffers {
         used_bytes: 301 * MIB / (n + 1),
     };
     Buffers {
+        hidden_count: 0,
+        hidden_bytes: 0,
         count,
         requested_bytes: list.iter().map(|it| it.requested_bytes).sum(),
         used_bytes: list.iter().map(used).sum(),

@@ -302,8 +302,13 @@ pub(super) fn core(x: u8, y: u8, layout: &CoreLayout, cb: Option<u64>, buffers: 
     put(CoreClass::Buffer, small);
     put(CoreClass::L1SmallFree, small + 20 * KIB);
     put(CoreClass::L1Small, layout.end);
-    let program =
-        |_| CoreProgram { pid: Some(48_213), allocator: Some(1), id: 17, name: text("ttnn.matmul") };
+    let program = |_| CoreProgram {
+        hidden: false,
+        pid: Some(48_213),
+        allocator: Some(1),
+        id: 17,
+        name: text("ttnn.matmul"),
+    };
     Core {
         room: CoreRoom {
             x,
@@ -317,6 +322,7 @@ pub(super) fn core(x: u8, y: u8, layout: &CoreLayout, cb: Option<u64>, buffers: 
         program: cb.map(program),
         intervals: Arc::from(intervals),
         peak: Some(CorePeak {
+            hidden: false,
             bytes: small - lowest_buffer + 96 * KIB,
             buffer_bytes: small - lowest_buffer,
             at: ago(61),
@@ -360,5 +366,5 @@ pub(super) fn owners(device: &Device) -> Option<CoreAllocations> {
             _ => {}
         }
     }
-    Some(CoreAllocations { device: device.index, x, y, count: list.len() as u64, list })
+    Some(CoreAllocations { hidden_count: 0, device: device.index, x, y, count: list.len() as u64, list })
 }

@@ -5,6 +5,7 @@ use ttmem_core::snapshot::{Event, EventKind, Finding, FindingKind, Severity};
 
 pub(super) fn event(sequence: u64, kind: EventKind, severity: Severity, text: &str) -> Event {
     Event {
+        hidden: false,
         sequence,
         at: ago(600 - sequence as i64 * 13),
         kind,

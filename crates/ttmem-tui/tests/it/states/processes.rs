@@ -11,6 +11,7 @@ use ttmem_core::words::{Basis, KernelClass, Space};
 /// An untracked process that has these devices open.
 pub(crate) fn process(pid: u32, name: &str, devices: &[&Device]) -> Process {
     Process {
+        uid: None,
         pid: Some(pid),
         reported_pid: None,
         start: Some(ago(i64::from(pid % 5000))),
