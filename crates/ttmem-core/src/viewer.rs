@@ -133,7 +133,9 @@ impl Redact for Process {
         *hidden = true;
         clear!(command, traces, last_mark, programs);
         for AllocatorUsage { id: _, devices: _, spaces } in allocators {
-            spaces.iter_mut().for_each(|it| it.largest_free_block_addrs.clear());
+            for space in spaces {
+                space.largest_free_block_addrs.clear();
+            }
         }
         if access == Access::Anonymous {
             clear!(pid, reported_pid, start, name, user, uid, container, pod);
