@@ -81,8 +81,8 @@ static FRAMES_KEPT: AtomicUsize = AtomicUsize::new(1);
 /// the agent starts.
 pub(crate) fn configure() {
     let _ = python::find();
-    let is_off = std::env::var_os("TTMEM_SITES").is_some_and(|value| value == "0");
-    let stacks = std::env::var("TTMEM_STACKS").ok().filter(|value| !value.is_empty() && value != "0");
+    let is_off = agent::variable("TTMEM_SITES").is_some_and(|value| value == "0");
+    let stacks = agent::variable("TTMEM_STACKS").filter(|value| value != "0");
     let frames = stacks.map_or(1, |frames| frames.parse().unwrap_or(DEFAULT_STACK));
     keep_frames(if is_off { 0 } else { frames.max(1) });
 }

@@ -27,6 +27,7 @@ mod audits;
 mod old_client;
 
 use arguments::Checked;
+use core::ffi::c_int;
 use core::panic::AssertUnwindSafe;
 use ttmem_client::{Fault, Tracker};
 
@@ -41,9 +42,30 @@ pub use types::*;
 /// Devices, ranges and banks that one call can pass.
 const MAX_ELEMENTS: usize = 1024;
 
+unsafe extern "C-unwind" {
+    fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
+}
+
 /// Runs `work` and returns its result or its error as a number; a panic becomes an error, too.
+///
+/// A thread that may be cancelled at any moment is not cancelled before this ends: Rust has no way out of the middle of a function. If
+/// it is cancelled then, the C library unwinds the stack from here; that is why the interface is `C-unwind`.
 #[inline]
 fn guarded<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
+    const DEFERRED: c_int = 0;
+    let mut before = DEFERRED;
+    // SAFETY: the function stores the type that the thread had.
+    unsafe { pthread_setcanceltype(DEFERRED, &raw mut before) };
+    let result = catch(work);
+    if before != DEFERRED {
+        // SAFETY: as above. There is nothing here to drop.
+        unsafe { pthread_setcanceltype(before, &raw mut before) };
+    }
+    result
+}
+
+#[inline(never)]
+fn catch<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => T::from(error as i32),
