@@ -42,24 +42,32 @@ pub use types::*;
 /// Devices, ranges and banks that one call can pass.
 const MAX_ELEMENTS: usize = 1024;
 
+unsafe extern "C" {
+    #[link_name = "pthread_setcanceltype"]
+    fn defer_cancellation(deferred: c_int, before: *mut c_int) -> c_int;
+}
+
+#[allow(clashing_extern_declarations, reason = "the first call never unwinds")]
 unsafe extern "C-unwind" {
-    fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
+    #[link_name = "pthread_setcanceltype"]
+    fn restore_cancellation(before: c_int, deferred: *mut c_int) -> c_int;
 }
 
 /// Runs `work` and returns its result or its error as a number; a panic becomes an error, too.
 ///
 /// A thread that may be cancelled at any moment is not cancelled before this ends: Rust has no way out of the middle of a function. If
-/// it is cancelled then, the C library unwinds the stack from here; that is why the interface is `C-unwind`.
+/// it is cancelled then, the C library unwinds the stack from here: that is why the interface is `C-unwind`, and why nothing here may need
+/// to be dropped.
 #[inline]
-fn guarded<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
+fn guarded<T: From<i32> + Copy>(work: impl FnOnce() -> Checked<T> + Copy) -> T {
     const DEFERRED: c_int = 0;
     let mut before = DEFERRED;
     // SAFETY: the function stores the type that the thread had.
-    unsafe { pthread_setcanceltype(DEFERRED, &raw mut before) };
+    unsafe { defer_cancellation(DEFERRED, &raw mut before) };
     let result = catch(work);
     if before != DEFERRED {
-        // SAFETY: as above. There is nothing here to drop.
-        unsafe { pthread_setcanceltype(before, &raw mut before) };
+        // SAFETY: as above.
+        unsafe { restore_cancellation(before, &raw mut before) };
     }
     result
 }
@@ -75,7 +83,7 @@ fn catch<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
 
 /// Runs a report and returns 0 or its error: its sequence number is of no use in C.
 #[inline]
-fn report(work: impl FnOnce(&'static Tracker) -> Checked<u64>) -> i32 {
+fn report(work: impl FnOnce(&'static Tracker) -> Checked<u64> + Copy) -> i32 {
     guarded(|| work(Tracker::global()).map(|_| 0))
 }
 
