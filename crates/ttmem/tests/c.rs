@@ -125,3 +125,33 @@ fn other_bus_errors_are_the_programs() {
     }
     assert_eq!(run_harm(&program, "handled").0.code(), Some(42), "its own handler gets the address");
 }
+
+#[test]
+fn truncated_segment_does_not_end_a_python_program() {
+    let library = Compiler::all("c11")[0].build(
+        &source("library.c"),
+        &[
+            "-shared",
+            "-fPIC",
+            "-Wl,-u,ttmem_define_devices,-u,ttmem_alloc,-u,ttmem_free,-u,ttmem_report_allocation",
+        ],
+    );
+    let script = source("truncated.py");
+    let (library, script) = (library.to_str().unwrap(), script.to_str().unwrap());
+    for (faulthandler, damage) in
+        [("no", "all"), ("before", "all"), ("before", "half"), ("before", "holes"), ("after", "all")]
+    {
+        let folder = memory_folder();
+        let env = [("TTMEM", "1")];
+        let arguments = [script, library, faulthandler, damage];
+        let (status, out, errors) = run(Path::new("python3"), &arguments, &env, folder.path());
+        assert!(status.success() && out == "alive\n", "{faulthandler}, {damage}: {status}\n{errors}");
+        // A handler that was set later is the first to be called.
+        assert_eq!(errors.contains("Bus error"), faulthandler == "after", "{errors}");
+    }
+    // It still reports the program's own faults.
+    let folder = memory_folder();
+    let arguments = [script, library, "before", "own"];
+    let (status, _, errors) = run(Path::new("python3"), &arguments, &[("TTMEM", "1")], folder.path());
+    assert!(!status.success() && errors.contains("Fatal Python error: Bus error"), "{status}\n{errors}");
+}
