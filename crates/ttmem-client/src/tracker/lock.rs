@@ -7,7 +7,7 @@ use crate::types::Result;
 use crate::writer::Writer;
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use rustix::time::ClockId;
 use ttmem_types::Fault;
 
@@ -55,21 +55,19 @@ pub(crate) fn thread_id() -> u64 {
     }
 }
 
-/// Returns where the calling function's stack ends, roughly.
+/// Stores where the calling function's stack ends, roughly.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the caller's stack, not that of this function")]
-fn stack_end() -> usize {
+fn store_stack_end(to: &AtomicUsize) {
     #[cfg(target_arch = "x86_64")]
-    {
-        let end: usize;
-        // SAFETY: the register is only read.
-        unsafe { core::arch::asm!("mov {}, rsp", out(reg) end, options(nostack, nomem, preserves_flags)) };
-        end
+    // SAFETY: one store of a word; threads read it as an atomic.
+    unsafe {
+        core::arch::asm!("mov [{}], rsp", in(reg) to.as_ptr(), options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
         let here = 0u8;
-        core::hint::black_box(&raw const here).addr()
+        to.store(core::hint::black_box(&raw const here).addr(), Ordering::Relaxed);
     }
 }
 
@@ -96,11 +94,13 @@ impl Tracker {
     #[inline]
     pub(super) fn with_writer<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
         let Some(page) = self.find_page() else { return Ok(off) };
-        let (thread, frame) = (thread_id(), stack_end());
+        let thread = thread_id();
         if page.owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            self.wait(page, thread, frame)?;
+            let frame = AtomicUsize::new(0);
+            store_stack_end(&frame);
+            self.wait(page, thread, frame.into_inner())?;
         }
-        page.frame.store(frame, Ordering::Relaxed);
+        store_stack_end(&page.frame);
         if page.usual.load(Ordering::Relaxed) == 0 {
             match self.prepare(page) {
                 Prepared::Ready => {}
