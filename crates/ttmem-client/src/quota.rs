@@ -68,7 +68,7 @@ pub(crate) fn measure_growth(folder: &str, step: u64) -> u64 {
 pub(crate) fn add_to_index(folder: BorrowedFd<'_>, name: &str) {
     for _ in 0..MAX_ATTEMPTS {
         let _ = rustix::fs::mkdirat(folder, index_name().as_str(), Mode::RWXU);
-        let Some(index) = open_index(folder) else { return };
+        let Ok(index) = open_index(folder) else { return };
         let added = rustix::fs::mknodat(&index, name, FileType::RegularFile, Mode::RUSR, 0);
         // The last process of the user that exits removes the index, perhaps since it was opened here.
         if added != Err(Errno::NOENT) {
@@ -79,7 +79,7 @@ pub(crate) fn add_to_index(folder: BorrowedFd<'_>, name: &str) {
 
 /// Removes a segment from its user's index, and the index if it was the last one.
 pub(crate) fn remove_from_index(folder: BorrowedFd<'_>, name: &str) {
-    if let Some(index) = open_index(folder) {
+    if let Ok(index) = open_index(folder) {
         let _ = rustix::fs::unlinkat(index, name, AtFlags::empty());
         let _ = rustix::fs::unlinkat(folder, index_name().as_str(), AtFlags::REMOVEDIR);
     }
@@ -91,12 +91,13 @@ fn index_name() -> Name {
     name
 }
 
-/// Opens this user's index; `None` if there is none, or if another user may change it.
-fn open_index(folder: BorrowedFd<'_>) -> Option<OwnedFd> {
-    let index = rustix::fs::openat(folder, index_name().as_str(), FOLDER, Mode::empty()).ok()?;
-    let stat = rustix::fs::fstat(&index).ok()?;
+/// Opens this user's index. The error is [`Errno::NOENT`] if there is none: then this user has no segments.
+fn open_index(folder: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let index = rustix::fs::openat(folder, index_name().as_str(), FOLDER, Mode::empty())?;
+    let stat = rustix::fs::fstat(&index)?;
     let is_private = !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH);
-    (is_private && stat.st_uid == rustix::process::geteuid().as_raw()).then_some(index)
+    let is_own = is_private && stat.st_uid == rustix::process::geteuid().as_raw();
+    if is_own { Ok(index) } else { Err(Errno::PERM) }
 }
 
 /// Removes a segment with the copies of it.
@@ -167,14 +168,18 @@ fn each_file(folder: BorrowedFd<'_>, mut visit: impl FnMut(&str, &Stat)) {
         }
         Ok::<(), Errno>(())
     };
-    let Some(index) = open_index(folder) else {
-        // A descriptor of our own: reading moves its position.
-        let Ok(folder) = rustix::fs::openat(folder, ".", FOLDER, Mode::empty()) else { return };
-        return each_name(folder.as_fd(), MAX_LISTED, |name| {
-            if parse_name(name.as_bytes()).is_some() || parse_failure_name(name.as_bytes()).is_some() {
-                let _ = visit_own(name);
-            }
-        });
+    let index = match open_index(folder) {
+        Ok(index) => index,
+        Err(Errno::NOENT) => return,
+        Err(_) => {
+            // A descriptor of our own: reading moves its position.
+            let Ok(folder) = rustix::fs::openat(folder, ".", FOLDER, Mode::empty()) else { return };
+            return each_name(folder.as_fd(), MAX_LISTED, |name| {
+                if parse_name(name.as_bytes()).is_some() || parse_failure_name(name.as_bytes()).is_some() {
+                    let _ = visit_own(name);
+                }
+            });
+        }
     };
     each_name(index.as_fd(), usize::MAX, |name| {
         if parse_name(name.as_bytes()).is_none() {

@@ -4,7 +4,7 @@ use super::*;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 
 /// A user without rights.
-const NOBODY: u32 = 65534;
+const OTHER_USER: u32 = 65534;
 
 /// System calls of a process that starts, reports, and lets its table grow several times.
 fn system_calls(folder: &Path) -> Vec<String> {
@@ -30,7 +30,7 @@ fn writers_read_no_files_of_others() {
     for n in 0..20_000 {
         let path = folder.path().join(format!("ttmem.{}.{n:016x}", n % 100 + 1));
         fs::write(&path, b"").unwrap();
-        chown(&path, Some(NOBODY), None).unwrap();
+        chown(&path, Some(OTHER_USER), None).unwrap();
     }
     let among_others = system_calls(folder.path());
     assert_eq!(among_others.len(), alone.len(), "{among_others:#?}");
@@ -48,7 +48,7 @@ fn index_of_another_user_is_not_used() {
             std::os::unix::fs::symlink(elsewhere.path(), &index).unwrap();
         } else {
             fs::create_dir(&index).unwrap();
-            chown(&index, Some(NOBODY), None).unwrap();
+            chown(&index, Some(OTHER_USER), None).unwrap();
         }
         let mut producer = Producer::new(folder.path());
         producer.alloc(4096, 64);
