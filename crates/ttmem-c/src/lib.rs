@@ -42,17 +42,6 @@ pub use types::*;
 /// Devices, ranges and banks that one call can pass.
 const MAX_ELEMENTS: usize = 1024;
 
-unsafe extern "C" {
-    #[link_name = "pthread_setcanceltype"]
-    fn defer_cancellation(deferred: c_int, before: *mut c_int) -> c_int;
-}
-
-#[allow(clashing_extern_declarations, reason = "the first call never unwinds")]
-unsafe extern "C-unwind" {
-    #[link_name = "pthread_setcanceltype"]
-    fn restore_cancellation(before: c_int, deferred: *mut c_int) -> c_int;
-}
-
 /// Runs `work` and returns its result or its error as a number; a panic becomes an error, too.
 ///
 /// A thread that may be cancelled at any moment is not cancelled before this ends: Rust has no way out of the middle of a function. If
@@ -60,6 +49,17 @@ unsafe extern "C-unwind" {
 /// to be dropped.
 #[inline]
 fn guarded<T: From<i32> + Copy>(work: impl FnOnce() -> Checked<T> + Copy) -> T {
+    // In here, since the header has what is outside.
+    unsafe extern "C" {
+        #[link_name = "pthread_setcanceltype"]
+        fn defer_cancellation(deferred: c_int, before: *mut c_int) -> c_int;
+    }
+
+    #[allow(clashing_extern_declarations, reason = "the first call never unwinds")]
+    unsafe extern "C-unwind" {
+        #[link_name = "pthread_setcanceltype"]
+        fn restore_cancellation(before: c_int, deferred: *mut c_int) -> c_int;
+    }
     const DEFERRED: c_int = 0;
     let mut before = DEFERRED;
     // SAFETY: the function stores the type that the thread had.
