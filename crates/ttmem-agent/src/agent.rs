@@ -103,7 +103,7 @@ pub(crate) extern "C" fn ttmem_agent_start() {
         return;
     }
     let found = runtime::find();
-    let off = std::env::var("TTMEM").is_ok_and(|it| it == "0");
+    let off = agent::variable("TTMEM").is_some_and(|it| it == "0");
     if off || !found.usable || starting.is_none() {
         mode.store(PASS_THROUGH, Ordering::Release);
         return;

@@ -55,6 +55,8 @@ pub(crate) fn start_thread() {
     unsafe {
         let (mut all, mut before) = (core::mem::zeroed(), core::mem::zeroed());
         libc::sigfillset(&raw mut all);
+        // A bus error that is blocked ends the process, also if the client's handler would have repaired its cause.
+        libc::sigdelset(&raw mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         // Without a thread there are audits only at failed allocations.
         let _ = std::thread::Builder::new().name("ttmem".to_owned()).stack_size(256 << 10).spawn(run);

@@ -25,7 +25,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Reads from the environment whether exceptions are extended. Called when the agent starts.
 pub(crate) fn configure() {
-    let is_on = std::env::var_os("TTMEM_EXPLAIN").is_some_and(|value| !value.is_empty() && value != "0");
+    let is_on = agent::variable("TTMEM_EXPLAIN").is_some_and(|value| value != "0");
     IS_ON.store(is_on, Ordering::Relaxed);
 }
 

@@ -7,9 +7,12 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::time::Duration;
 use std::time::Instant;
+use ttmem_client::agent;
 
 /// A thread that cannot take a lock for so long continues without it: the holder hangs, and the workload must not wait.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bit of a lock whose holder hangs: no other thread waits for it again.
+const STUCK: u32 = 1 << 31;
 
 /// Variables that every event reads, in one cache line.
 #[repr(C, align(64))]
@@ -36,17 +39,17 @@ pub(crate) struct Page {
     pub(crate) initialized: AtomicU32,
     /// 1: the audit thread was started.
     pub(crate) thread: AtomicU32,
-    /// 1: a thread looks up the runtime.
+    /// The thread that looks up the runtime.
     pub(crate) starting: AtomicU32,
-    /// 1: a thread adds or defines an allocator.
+    /// The thread that adds or defines an allocator.
     pub(crate) adding: AtomicU32,
-    /// 1: a thread queries or destroys an allocator.
+    /// The thread that queries or destroys an allocator.
     pub(crate) auditing: AtomicU32,
-    /// 1: a thread uses the table of programs.
+    /// The thread that uses the table of programs.
     pub(crate) programs: AtomicU32,
-    /// 1: a thread mirrors a buffer or ends a mirror, and records it.
+    /// The thread that mirrors a buffer or ends a mirror, and records it.
     pub(crate) mirroring: AtomicU32,
-    /// 1: a thread uses the table of native addresses.
+    /// The thread that uses the table of native addresses.
     pub(crate) naming: AtomicU32,
     /// Threads that are between a change of an allocator and its record.
     pub(crate) lines: [Line; FLIGHT_LINES as usize],
@@ -130,8 +133,15 @@ impl Lock {
     #[inline]
     fn acquire(lock: &'static AtomicU32, timeout: Duration) -> Option<Self> {
         let mut since = None;
-        while lock.swap(1, Ordering::Acquire) != 0 {
+        // Threads are at least a cache line apart.
+        let own = (agent::thread_id() >> 6) as u32 & !STUCK | 1;
+        while let Err(holder) = lock.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+            // A signal handler that interrupted this thread, or jumped out of a hook, would wait for itself.
+            if holder & STUCK != 0 || holder == own {
+                return None;
+            }
             if since.get_or_insert_with(Instant::now).elapsed() > timeout {
+                let _ = lock.compare_exchange(holder, holder | STUCK, Ordering::Relaxed, Ordering::Relaxed);
                 return None;
             }
             // Not `sched_yield`: a thread of higher priority would keep the holder from running.

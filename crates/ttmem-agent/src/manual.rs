@@ -33,7 +33,8 @@ pub(crate) fn withdraw_clients() {
     for slot in &CLIENTS {
         let withdraw = slot.load(Ordering::SeqCst);
         if !withdraw.is_null() {
-            // SAFETY: only `ttmem_agent_yield` fills slots, with functions of this type. Client libraries stay loaded.
+            // SAFETY: only `ttmem_agent_yield` fills slots, with functions of this type. Client libraries keep
+            // themselves loaded before they call it.
             let withdraw = unsafe { core::mem::transmute::<*mut c_void, Withdraw>(withdraw) };
             withdraw();
         }

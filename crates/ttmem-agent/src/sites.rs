@@ -87,8 +87,8 @@ const NATIVE: usize = 1 << 16;
 /// the agent starts.
 pub(crate) fn configure() {
     let _ = python::find();
-    let is_off = std::env::var_os("TTMEM_SITES").is_some_and(|value| value == "0");
-    let stacks = std::env::var("TTMEM_STACKS").ok().filter(|value| !value.is_empty() && value != "0");
+    let is_off = agent::variable("TTMEM_SITES").is_some_and(|value| value == "0");
+    let stacks = agent::variable("TTMEM_STACKS").filter(|value| value != "0");
     let native = stacks.as_deref().and_then(|stacks| stacks.strip_prefix("native"));
     let count = |frames: &str| frames.parse().unwrap_or(DEFAULT_STACK);
     match native {

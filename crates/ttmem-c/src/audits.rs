@@ -7,7 +7,7 @@ use ttmem_client::{AuditMark, Statistics, Tracker};
 
 /// Marks the moment before an allocator's own statistics are read, for `ttmem_audit`. Returns the mark or an error.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_before_audit() -> i64 {
+pub extern "C-unwind" fn ttmem_before_audit() -> i64 {
     guarded(|| Ok(i64::try_from(Tracker::global().begin_audit()?.get()).unwrap_or(i64::MAX)))
 }
 
@@ -18,7 +18,7 @@ pub extern "C" fn ttmem_before_audit() -> i64 {
 ///
 /// `statistics` is null or points to statistics.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_audit(
+pub unsafe extern "C-unwind" fn ttmem_audit(
     moment: i64,
     allocator: i32,
     space: u32,
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ttmem_audit(
 
 /// Returns the peak of allocated bytes since the beginning or the last `ttmem_reset_peak`, or an error.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_peak(allocator: i32, space: u32) -> i64 {
+pub extern "C-unwind" fn ttmem_peak(allocator: i32, space: u32) -> i64 {
     guarded(|| {
         let peak = Tracker::global().peak(allocator_of(allocator), space_of(space)?)?;
         Ok(i64::try_from(peak).unwrap_or(i64::MAX))
@@ -47,6 +47,6 @@ pub extern "C" fn ttmem_peak(allocator: i32, space: u32) -> i64 {
 
 /// Resets the peak to the bytes allocated now.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_reset_peak(allocator: i32, space: u32) -> i32 {
+pub extern "C-unwind" fn ttmem_reset_peak(allocator: i32, space: u32) -> i32 {
     report(|tracker| tracker.reset_peak(allocator_of(allocator), space_of(space)?))
 }

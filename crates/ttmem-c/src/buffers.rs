@@ -31,20 +31,20 @@ unsafe fn read_buffer(buffer: *const ttmem_buffer) -> Checked<Buffer> {
 ///
 /// `buffer` is null or points to a buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_alloc(buffer: *const ttmem_buffer) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_alloc(buffer: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's promise.
     report(|tracker| tracker.alloc(&unsafe { read_buffer(buffer) }?))
 }
 
 /// Reports a freed buffer.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_free(allocator: i32, space: u32, address: u64) -> i32 {
+pub extern "C-unwind" fn ttmem_free(allocator: i32, space: u32, address: u64) -> i32 {
     report(|tracker| tracker.free(allocator_of(allocator), space_of(space)?, address))
 }
 
 /// Reports a freed buffer of which only the address is known: every space is searched.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_free_anywhere(allocator: i32, address: u64) -> i32 {
+pub extern "C-unwind" fn ttmem_free_anywhere(allocator: i32, address: u64) -> i32 {
     report(|tracker| tracker.free_anywhere(allocator_of(allocator), address))
 }
 
@@ -54,7 +54,7 @@ pub extern "C" fn ttmem_free_anywhere(allocator: i32, address: u64) -> i32 {
 ///
 /// `buffer` is null or points to a buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_free_on_cores(buffer: *const ttmem_buffer) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_free_on_cores(buffer: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's promise.
     report(|tracker| tracker.free_on_cores(&unsafe { read_buffer(buffer) }?))
 }
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ttmem_free_on_cores(buffer: *const ttmem_buffer) -> i32
 ///
 /// `buffer` is null or points to the requested buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_out_of_memory(buffer: *const ttmem_buffer) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_out_of_memory(buffer: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's promise.
     report(|tracker| tracker.report_out_of_memory(&unsafe { read_buffer(buffer) }?, None))
 }

@@ -8,14 +8,14 @@ use ttmem_client::{Fault, Options, Tracker};
 
 /// Returns the library's version, such as `0.1.0`.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_version() -> *const c_char {
+pub extern "C-unwind" fn ttmem_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
 /// Returns the text of an error, or `no error` for 0 and positive numbers. Never null.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_error_text(error: i32) -> *const c_char {
+pub extern "C-unwind" fn ttmem_error_text(error: i32) -> *const c_char {
     let text = match Fault::from_number(error.into()) {
         Some(fault) => fault.c_text(),
         None if error >= 0 => c"no error",
@@ -32,7 +32,7 @@ pub extern "C" fn ttmem_error_text(error: i32) -> *const c_char {
 ///
 /// `options` is null or points to options whose strings are null or zero-terminated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_enable(options: *const ttmem_options) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_enable(options: *const ttmem_options) -> i32 {
     guarded(|| {
         let mut all = Options::from_env();
         if !options.is_null() {
@@ -59,14 +59,14 @@ pub unsafe extern "C" fn ttmem_enable(options: *const ttmem_options) -> i32 {
 
 /// Returns whether reports are recorded.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_is_enabled() -> bool {
+pub extern "C-unwind" fn ttmem_is_enabled() -> bool {
     guarded(|| Ok(i32::from(Tracker::global().is_enabled()))) > 0
 }
 
 /// Disables tracking and removes the segment, unless it holds a failed allocation. All numbers become invalid. A process does
 /// this by itself when it exits. `ttmem_enable` starts again.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_close() -> i32 {
+pub extern "C-unwind" fn ttmem_close() -> i32 {
     guarded(|| {
         Tracker::global().close();
         Ok(0)
@@ -79,7 +79,7 @@ pub extern "C" fn ttmem_close() -> i32 {
 ///
 /// `name` is null or zero-terminated; `number` is null or points to the number of the mark.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_mark(name: *const c_char, number: *const u64) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_mark(name: *const c_char, number: *const u64) -> i32 {
     report(|tracker| {
         if name.is_null() {
             return Err(Fault::Null);
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn ttmem_mark(name: *const c_char, number: *const u64) -> 
 /// Retries what failed before: creates a segment that had no space or whose file was removed, and sends queued messages to
 /// an old server. Updates the segment's heartbeat.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_refresh() -> i32 {
+pub extern "C-unwind" fn ttmem_refresh() -> i32 {
     guarded(|| {
         Tracker::global().refresh();
         Ok(0)
@@ -107,7 +107,7 @@ pub extern "C" fn ttmem_refresh() -> i32 {
 ///
 /// `out` is null or points to a status.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_get_status(out: *mut ttmem_status) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_get_status(out: *mut ttmem_status) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise. The pointer is only checked.
         unsafe { pointee(out.cast_const()) }?;

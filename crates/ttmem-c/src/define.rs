@@ -18,7 +18,7 @@ use ttmem_client::{
 ///
 /// `chip` is null or points to a chip whose strings are null or zero-terminated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_define_chip(chip: *const ttmem_chip) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_define_chip(chip: *const ttmem_chip) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
         let given = unsafe { pointee(chip) }?;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ttmem_define_chip(chip: *const ttmem_chip) -> i32 {
 ///
 /// `chips` and `banks` point to arrays of the given lengths, or are null if that is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_define_allocator(
+pub unsafe extern "C-unwind" fn ttmem_define_allocator(
     chips: *const i32,
     chip_count: usize,
     banks: *const ttmem_banks,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn ttmem_define_allocator(
 ///
 /// `devices` points to `count` numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_define_devices(devices: *const i32, count: usize) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_define_devices(devices: *const i32, count: usize) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
         let devices = device_numbers(unsafe { slice(devices, count) }?)?;
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ttmem_define_devices(devices: *const i32, count: usize)
 
 /// Closes an allocator and frees all of its allocations.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_close_allocator(allocator: i32) -> i32 {
+pub extern "C-unwind" fn ttmem_close_allocator(allocator: i32) -> i32 {
     report(|tracker| tracker.close_allocator(allocator_of(allocator)))
 }
 
@@ -104,7 +104,7 @@ pub extern "C" fn ttmem_close_allocator(allocator: i32) -> i32 {
 ///
 /// `ranges` points to `count` ranges.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_define_cores(ranges: *const ttmem_core_range, count: usize) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_define_cores(ranges: *const ttmem_core_range, count: usize) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
         let ranges = unsafe { slice(ranges, count) }?;
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ttmem_define_cores(ranges: *const ttmem_core_range, cou
 ///
 /// `site` is null or zero-terminated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_define_site(site: *const c_char) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_define_site(site: *const c_char) -> i32 {
     guarded(|| {
         if site.is_null() {
             return Err(Fault::Null);
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn ttmem_define_site(site: *const c_char) -> i32 {
 ///
 /// `site` is null or points to a call site whose strings are null or zero-terminated, and whose `shape` points to `rank` numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_define_call_site(site: *const ttmem_call_site) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_define_call_site(site: *const ttmem_call_site) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
         let given = unsafe { pointee(site) }?;

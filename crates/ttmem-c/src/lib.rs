@@ -27,6 +27,7 @@ mod audits;
 mod old_client;
 
 use arguments::Checked;
+use core::ffi::c_int;
 use core::panic::AssertUnwindSafe;
 use ttmem_client::{Fault, Tracker};
 
@@ -42,8 +43,37 @@ pub use types::*;
 const MAX_ELEMENTS: usize = 1024;
 
 /// Runs `work` and returns its result or its error as a number; a panic becomes an error, too.
+///
+/// A thread that may be cancelled at any moment is not cancelled before this ends: Rust has no way out of the middle of a function. If
+/// it is cancelled then, the C library unwinds the stack from here: that is why the interface is `C-unwind`, and why nothing here may need
+/// to be dropped.
 #[inline]
-fn guarded<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
+fn guarded<T: From<i32> + Copy>(work: impl FnOnce() -> Checked<T> + Copy) -> T {
+    // In here, since the header has what is outside.
+    unsafe extern "C" {
+        #[link_name = "pthread_setcanceltype"]
+        fn defer_cancellation(deferred: c_int, before: *mut c_int) -> c_int;
+    }
+
+    #[allow(clashing_extern_declarations, reason = "the first call never unwinds")]
+    unsafe extern "C-unwind" {
+        #[link_name = "pthread_setcanceltype"]
+        fn restore_cancellation(before: c_int, deferred: *mut c_int) -> c_int;
+    }
+    const DEFERRED: c_int = 0;
+    let mut before = DEFERRED;
+    // SAFETY: the function stores the type that the thread had.
+    unsafe { defer_cancellation(DEFERRED, &raw mut before) };
+    let result = catch(work);
+    if before != DEFERRED {
+        // SAFETY: as above.
+        unsafe { restore_cancellation(before, &raw mut before) };
+    }
+    result
+}
+
+#[inline(never)]
+fn catch<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => T::from(error as i32),
@@ -53,7 +83,7 @@ fn guarded<T: From<i32>>(work: impl FnOnce() -> Checked<T>) -> T {
 
 /// Runs a report and returns 0 or its error: its sequence number is of no use in C.
 #[inline]
-fn report(work: impl FnOnce(&'static Tracker) -> Checked<u64>) -> i32 {
+fn report(work: impl FnOnce(&'static Tracker) -> Checked<u64> + Copy) -> i32 {
     guarded(|| work(Tracker::global()).map(|_| 0))
 }
 

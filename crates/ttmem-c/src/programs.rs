@@ -13,14 +13,18 @@ use ttmem_client::{CoresNumber, Kernel, Placement, Program};
 ///
 /// `name` is null or zero-terminated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_begin_program(allocator: i32, program: u32, name: *const c_char) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_begin_program(
+    allocator: i32,
+    program: u32,
+    name: *const c_char,
+) -> i32 {
     // SAFETY: the caller's promise.
     report(|tracker| tracker.begin_program(allocator_of(allocator), program, unsafe { text(name) }?))
 }
 
 /// Reports a program that is built or rebuilt for some cores. What it had registered is removed; what it registers follows.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_build_program(allocator: i32, program: u32, cores: i32, kind: u32) -> i32 {
+pub extern "C-unwind" fn ttmem_build_program(allocator: i32, program: u32, cores: i32, kind: u32) -> i32 {
     report(|tracker| {
         let (cores, class) = (CoresNumber::new(definition_number(cores)), class_of(kind)?);
         tracker.build_program(&Program::new(allocator_of(allocator), program).cores(cores).class(class))
@@ -29,13 +33,13 @@ pub extern "C" fn ttmem_build_program(allocator: i32, program: u32, cores: i32, 
 
 /// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_dispatch(allocator: i32, program: u32) -> i32 {
+pub extern "C-unwind" fn ttmem_dispatch(allocator: i32, program: u32) -> i32 {
     report(|tracker| tracker.dispatch(allocator_of(allocator), program))
 }
 
 /// Ends a program and removes everything it registered.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_end_program(allocator: i32, program: u32) -> i32 {
+pub extern "C-unwind" fn ttmem_end_program(allocator: i32, program: u32) -> i32 {
     report(|tracker| tracker.end_program(allocator_of(allocator), program))
 }
 
@@ -67,7 +71,7 @@ unsafe fn read_placement(placement: *const ttmem_placement) -> Checked<Placement
 ///
 /// `placement` is null or points to a placement.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_place(placement: *const ttmem_placement) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_place(placement: *const ttmem_placement) -> i32 {
     // SAFETY: the caller's promise.
     report(|tracker| tracker.place(&unsafe { read_placement(placement) }?))
 }
@@ -78,7 +82,7 @@ pub unsafe extern "C" fn ttmem_place(placement: *const ttmem_placement) -> i32 {
 ///
 /// `placement` is null or points to a placement.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_displace(placement: *const ttmem_placement) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_displace(placement: *const ttmem_placement) -> i32 {
     // SAFETY: the caller's promise.
     report(|tracker| tracker.displace(&unsafe { read_placement(placement) }?))
 }
@@ -89,7 +93,7 @@ pub unsafe extern "C" fn ttmem_displace(placement: *const ttmem_placement) -> i3
 ///
 /// `kernel` is null or points to a kernel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_load_kernel(kernel: *const ttmem_kernel) -> i32 {
+pub unsafe extern "C-unwind" fn ttmem_load_kernel(kernel: *const ttmem_kernel) -> i32 {
     report(|tracker| {
         // SAFETY: the caller's promise.
         let given = unsafe { pointee(kernel) }?;
@@ -106,6 +110,6 @@ pub unsafe extern "C" fn ttmem_load_kernel(kernel: *const ttmem_kernel) -> i32 {
 
 /// Removes a kernel of a program.
 #[unsafe(no_mangle)]
-pub extern "C" fn ttmem_unload_kernel(allocator: i32, id: u64) -> i32 {
+pub extern "C-unwind" fn ttmem_unload_kernel(allocator: i32, id: u64) -> i32 {
     report(|tracker| tracker.unload_kernel(allocator_of(allocator), id))
 }

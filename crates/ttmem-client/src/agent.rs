@@ -22,6 +22,17 @@ pub fn enable(tracker: &Tracker, options: &Options) {
     tracker.enable_unchecked(options);
 }
 
+/// Returns the value of an environment variable that is set and not empty; none in a process with more rights than its user.
+pub fn variable(name: &str) -> Option<String> {
+    crate::identity::variable(name)
+}
+
+/// Returns a number that no other thread of this process has now, without a system call.
+#[inline]
+pub fn thread_id() -> u64 {
+    crate::tracker::thread_id()
+}
+
 /// Publishes which of the wanted hooks were installed, one bit each; see `ttmem_wire::hooks`.
 pub fn set_hooks(tracker: &Tracker, installed: u64, wanted: u64) {
     let _ = tracker.event((), |writer| {

@@ -55,7 +55,7 @@ pub(crate) fn save(segment: &Segment, folder: &str, which: Which, used: &Used) -
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder, flags, Mode::empty())?;
-    if !quota::make_space(folder.as_fd(), bytes as u64) {
+    if quota::make_space(folder.as_fd(), bytes as u64).is_none() {
         return Err(Errno::NOSPC);
     }
     let named = |suffix: &str| {

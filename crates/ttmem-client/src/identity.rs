@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::text::Text;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_ulong};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::ClockId;
 use ttmem_wire::segment::{Header, RUN_PREFIX, RUN_VARIABLE, parse_run, set_text};
@@ -13,6 +13,7 @@ const _: () = assert!(cfg!(target_pointer_width = "64"), "a time is two words of
 unsafe extern "C" {
     // The C library's, not rustix's: that one searches the kernel's vDSO itself, and crashes in Valgrind, which hides it.
     fn clock_gettime(clock: c_int, now: *mut [u64; 2]) -> c_int;
+    fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
 /// Returns the nanoseconds of a clock.
@@ -55,7 +56,16 @@ pub(crate) fn make_header(writer: &str, runtime: &str) -> Header {
 
 /// Returns the number of the run that this process belongs to, or 0.
 pub(crate) fn run() -> u64 {
-    std::env::var(RUN_VARIABLE).ok().and_then(|number| parse_run(&number)).unwrap_or(0)
+    variable(RUN_VARIABLE).and_then(|number| parse_run(&number)).unwrap_or(0)
+}
+
+/// Returns the value of an environment variable that is set and not empty. In a process that has more rights than the user who started
+/// it, there is none: with `TTMEM_LOG` that user could write any file.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    const AT_SECURE: c_ulong = 23;
+    // SAFETY: the function reads what the kernel passed to the process.
+    let is_privileged = unsafe { getauxval(AT_SECURE) } != 0;
+    std::env::var(name).ok().filter(|value| !value.is_empty() && !is_privileged)
 }
 
 /// Returns whether a reader of this user follows all processes of a run. One of another user could not remove our files.

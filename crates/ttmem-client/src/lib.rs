@@ -6,6 +6,7 @@
 
 #[doc(hidden)]
 pub mod agent;
+mod bus_error;
 mod clock;
 pub mod compat;
 mod descriptor;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::thread::{futex, nanosleep};
 use rustix::time::Timespec;
@@ -12,12 +12,16 @@ use rustix::time::Timespec;
 pub(crate) struct LockPage {
     /// Thread that holds the lock, by its [`crate::tracker::thread_id`], or 0.
     pub(crate) owner: AtomicU64,
+    /// Where the owner's stack ended when it took the lock.
+    pub(crate) frame: AtomicUsize,
     /// Not 0 if a thread with the lock may use the writer at once. Otherwise everything below is checked first.
     pub(crate) usual: AtomicU64,
     /// 1: a thread has waited for long, and is to be woken up when the lock is free.
     urgent: AtomicU32,
     /// Process that this memory belongs to; 0 in a child that has not made a report yet.
     pub(crate) pid: AtomicU64,
+    /// 1: the owner's event was left in the middle.
+    pub(crate) torn: AtomicU32,
     /// 1 if the kernel does not wipe the page, so that `pid` must be compared with the real one.
     pub(crate) compare_pid: AtomicU64,
 }

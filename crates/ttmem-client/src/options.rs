@@ -1,6 +1,6 @@
 //! Settings of a tracker.
 
-use crate::identity;
+use crate::identity::{self, variable};
 use crate::segment::DEFAULT_RING;
 use crate::text::Text;
 use crate::writer::Settings;
@@ -71,11 +71,6 @@ impl Default for Options {
             unreadable_ring: None,
         }
     }
-}
-
-/// Returns the value of an environment variable that is set and not empty.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Options {

@@ -4,6 +4,7 @@
 //! the largest table is mapped at once, beyond the end of the file, so that growing it is one `fallocate`.
 #![allow(unsafe_code)]
 
+use crate::bus_error::Protection;
 use crate::descriptor::Descriptor;
 use crate::publish::AtomicU64;
 use crate::quota;
@@ -33,8 +34,20 @@ const PLANS: [Plan; 3] = [
 
 /// Most slots by which the table grows at once, else to twice its size: the workload waits while the kernel zeroes them.
 const MAX_GROWTH: u32 = 16_384;
+/// Most bytes by which the file grows at once.
+pub(crate) const GROWTH_BYTES: u64 = MAX_GROWTH as u64 * SIZE as u64;
 /// Numbers of slots for which address space is reserved, in order of preference.
 const RESERVES: [u32; 3] = [MAX_SLOTS, MAX_SLOTS >> 3, MAX_SLOTS >> 6];
+
+/// `f_type` of filesystems in memory.
+const TMPFS: i64 = 0x0102_1994;
+
+const FULL: Problem = Problem { text: "segment folder is full: ttmem may use 1/8 of it", errno: None };
+/// What is wrong with a segment whose file another program changed.
+const TRUNCATED: Problem =
+    Problem { text: "another program truncated the segment; figures are kept in memory only", errno: None };
+const PUNCHED: Problem =
+    Problem { text: "another program erased parts of the segment; its figures are incomplete", errno: None };
 
 /// Why there is no segment or a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +59,10 @@ pub(crate) struct Problem {
 struct File {
     fd: Descriptor,
     name: Text<64>,
+    protection: Option<Protection>,
+    /// Bytes by which the file may grow; see [`Segment::set_growth`].
+    growth: u64,
+    has_grown: bool,
 }
 
 /// A segment. What every event uses comes first, ready for use: the rest of the plan would have to be computed anew each time.
@@ -104,6 +121,11 @@ impl Segment {
                 );
             }
         };
+        // Elsewhere, pages are written to a disk or a server, and the workload waits for that.
+        if rustix::fs::fstatfs(&folder).is_ok_and(|it| { it.f_type } != TMPFS) {
+            let text = "segment folder is not on a tmpfs: use /dev/shm, or a folder in it (TTMEM_SHM_DIR)";
+            return (None, Some(Problem { text, errno: None }));
+        }
         quota::remove_old_crash_segments(folder.as_fd());
         let mut problem = None;
         let chosen = Plan { ring_records: ring, ..PLANS[0] };
@@ -124,9 +146,7 @@ impl Segment {
         plan: Plan,
     ) -> Result<Self, Problem> {
         let bytes = plan.bytes(plan.slots);
-        if !quota::make_space(folder, bytes as u64) {
-            return Err(Problem { text: "segment folder is full: ttmem may use 1/8 of it", errno: None });
-        }
+        let growth = quota::make_space(folder, bytes as u64).ok_or(FULL)?;
         let mut name = Text::new();
         name.push(format_args!(
             "{}{}.{:016x}",
@@ -137,8 +157,10 @@ impl Segment {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| Problem { text: "cannot create segment", errno: Some(e) })?;
-        let created = Self::set_up(fd, group, header, plan, name);
-        if created.is_err() {
+        let created = Self::set_up(fd, group, header, plan, name, growth);
+        if created.is_ok() {
+            quota::add_to_index(folder, name.as_str());
+        } else {
             let _ = rustix::fs::unlinkat(folder, name.as_str(), rustix::fs::AtFlags::empty());
         }
         created
@@ -150,6 +172,7 @@ impl Segment {
         header: &Header,
         plan: Plan,
         name: Text<64>,
+        growth: u64,
     ) -> Result<Self, Problem> {
         let failed = |text| move |e| Problem { text, errno: Some(e) };
         let descriptor = Descriptor::new(fd).map_err(failed("cannot stat segment"))?;
@@ -170,11 +193,21 @@ impl Segment {
         // readers get the writer's identity. It is taken last: closing another descriptor of the file would drop it.
         rustix::fs::fcntl_lock(fd, FlockOperation::NonBlockingLockExclusive)
             .map_err(failed("cannot lock segment"))?;
-        let file = File { fd: descriptor, name };
+        let file = File { fd: descriptor, name, protection: None, growth, has_grown: false };
         let mut segment =
             Self::map(plan, Some(file)).ok_or(Problem { text: "cannot map segment", errno: None })?;
+        segment.protect();
         segment.write_header(header);
         Ok(segment)
+    }
+
+    fn protect(&mut self) {
+        let (base, bytes) = (self.base.as_ptr(), self.plan.bytes(self.slots));
+        if let Some(file) = self.file.0.get_mut()
+            && let Some(fd) = file.fd.verified()
+        {
+            file.protection = Protection::new(base, self.reserved, bytes, fd, file.fd.file_id());
+        }
     }
 
     /// Creates a segment in private memory, which keeps the figures without a file.
@@ -340,29 +373,53 @@ impl Segment {
         (block < self.plan.definition_blocks as usize).then(|| self.line(offset))
     }
 
+    /// Returns what another program did to the file.
+    pub(crate) fn find_damage(&self) -> Option<Problem> {
+        let file = self.file.get().as_ref()?;
+        if file.protection.as_ref().is_some_and(Protection::is_truncated) {
+            return Some(TRUNCATED);
+        }
+        let stat = rustix::fs::fstat(file.fd.verified()?).ok()?;
+        // All of it was allocated. A hole is filled with zeros at the next access, but the magic stays away.
+        let is_whole = stat.st_blocks as u64 * 512 >= self.plan.bytes(self.slots) as u64;
+        (!is_whole || self.word(0).load(RELAXED) != MAGIC).then_some(PUNCHED)
+    }
+
+    /// Returns whether the table has grown, or could not, since [`Segment::set_growth`].
+    pub(crate) fn has_grown(&self) -> bool {
+        self.file.get().as_ref().is_some_and(|file| file.has_grown)
+    }
+
+    /// Sets by how many bytes the file may grow. Nothing is measured when it grows: the workload waits then.
+    pub(crate) fn set_growth(&mut self, bytes: u64) {
+        if let Some(file) = self.file.0.get_mut() {
+            (file.growth, file.has_grown) = (bytes, false);
+        }
+    }
+
     /// Grows the table.
-    pub(crate) fn grow(&mut self, folder: &str) -> Result<(), Problem> {
+    pub(crate) fn grow(&mut self) -> Result<(), Problem> {
         let slots = (self.slots + self.slots.min(MAX_GROWTH)).min(self.max_slots);
         if slots == self.slots {
             return Err(Problem { text: "segment table has its maximum size", errno: None });
         }
-        if let Some(file) = self.file.get() {
+        if let Some(file) = self.file.0.get_mut() {
+            // To allocate what follows would fill a truncated file with zeros.
+            if file.protection.as_ref().is_some_and(Protection::is_truncated) {
+                return Err(TRUNCATED);
+            }
             let Some(fd) = file.fd.verified() else {
                 return Err(Problem { text: "segment descriptor was closed by the program", errno: None });
             };
             check_limit(self.plan.bytes(slots))?;
             let (from, to) = (self.plan.bytes(self.slots) as u64, self.plan.bytes(slots) as u64);
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
-                if !quota::make_space(folder.as_fd(), to - from) {
-                    return Err(Problem {
-                        text: "segment folder is full: ttmem may use 1/8 of it",
-                        errno: None,
-                    });
-                }
-            }
+            file.has_grown = true;
+            file.growth = file.growth.checked_sub(to - from).ok_or(FULL)?;
             rustix::fs::fallocate(fd, FallocateFlags::empty(), from, to - from)
                 .map_err(|e| Problem { text: "no space to grow segment", errno: Some(e) })?;
+            if let Some(protection) = &file.protection {
+                protection.set_bytes(to as usize);
+            }
         }
         self.slots = slots;
         self.word(word::SLOTS).store(u64::from(slots), core::sync::atomic::Ordering::Release);
@@ -387,6 +444,15 @@ impl Segment {
                 let _ = rustix::fs::unlinkat(&folder, file.name.as_str(), rustix::fs::AtFlags::empty());
             }
         }
+        self.remove_from_index(folder);
+    }
+
+    /// Removes the file from its user's index.
+    pub(crate) fn remove_from_index(&self, folder: &str) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let (Some(name), Ok(folder)) = (self.name(), rustix::fs::open(folder, flags, Mode::empty())) {
+            quota::remove_from_index(folder.as_fd(), name);
+        }
     }
 }
 
@@ -404,6 +470,9 @@ const RELAXED: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Rela
 
 impl Drop for Segment {
     fn drop(&mut self) {
+        if let Some(file) = self.file.0.get_mut() {
+            file.protection = None;
+        }
         // SAFETY: the mapping is ours, and no reference to it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
     }

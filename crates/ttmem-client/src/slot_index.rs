@@ -5,6 +5,7 @@
 //! own words.
 
 use crate::memory::Array;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 pub(crate) struct SlotIndex {
     /// Upper half: tag. Lower half: slot + 1, or 0 for a free entry.
@@ -13,6 +14,8 @@ pub(crate) struct SlotIndex {
     len: usize,
     /// Most entries before it grows.
     most: usize,
+    /// Whether the entries are being replaced.
+    is_growing: bool,
 }
 
 const FIRST_BITS: u32 = 12;
@@ -25,7 +28,13 @@ const HUGE_BITS: u32 = 18;
 impl SlotIndex {
     pub(crate) fn new() -> Option<Self> {
         let most = most_entries(FIRST_BITS);
-        Some(Self { entries: Array::new(1 << FIRST_BITS)?, bits: FIRST_BITS, len: 0, most })
+        Some(Self {
+            entries: Array::new(1 << FIRST_BITS)?,
+            bits: FIRST_BITS,
+            len: 0,
+            most,
+            is_growing: false,
+        })
     }
 
     #[cfg(test)]
@@ -124,7 +133,24 @@ impl SlotIndex {
         for &entry in self.entries.iter().filter(|&&entry| entry != 0) {
             Self::place(&mut entries, bits, entry);
         }
+        self.is_growing = true;
+        compiler_fence(Ordering::SeqCst);
         (self.entries, self.bits, self.most) = (entries, bits, most_entries(bits));
+        compiler_fence(Ordering::SeqCst);
+        self.is_growing = false;
+        true
+    }
+
+    /// Removes all slots, even if an earlier call never ended; `false` if there is no memory for that.
+    #[cold]
+    pub(crate) fn clear(&mut self) -> bool {
+        if self.is_growing {
+            // The entries may be unmapped already, so they are not released.
+            let Some(new) = Self::new() else { return false };
+            core::mem::forget(core::mem::replace(self, new));
+        }
+        self.entries.fill(0);
+        self.len = 0;
         true
     }
 

@@ -47,6 +47,8 @@ pub struct Tracker {
     locked_out: AtomicU64,
     /// Thread that kept the lock too long: no other thread waits for it again.
     stuck_owner: AtomicU64,
+    /// When a thread first found itself the owner of the lock; 0: it has not.
+    interrupted_ns: AtomicU64,
     /// Page of a closed tracker, for reuse.
     spare: AtomicPtr<LockPage>,
     /// Changes when numbers become invalid: when the tracker is closed, and in a forked child.
@@ -67,6 +69,7 @@ impl Tracker {
             writer: UnsafeCell::new(None),
             locked_out: AtomicU64::new(0),
             stuck_owner: AtomicU64::new(0),
+            interrupted_ns: AtomicU64::new(0),
             spare: AtomicPtr::new(ptr::null_mut()),
             generation: AtomicU64::new(0),
             yielded: AtomicBool::new(false),

@@ -4,7 +4,8 @@
 //! for a slot's own words, which are only compared and subtracted.
 //!
 //! This module begins and finishes events; `usual` has the events that are frequent, `events` allocates and frees in general, `slots` and `rows` change the table and the totals,
-//! `definitions`, `allocators`, `programs` and `failures` have their calls, `faults` counts, `lifecycle` creates and removes the segment.
+//! `definitions`, `allocators`, `programs` and `failures` have their calls, `faults` counts, `lifecycle` creates and removes the segment, `repair`
+//! follows an event that never ended.
 
 mod allocators;
 mod definitions;
@@ -14,6 +15,7 @@ mod faults;
 mod key;
 mod lifecycle;
 mod programs;
+mod repair;
 mod rows;
 mod slots;
 mod usual;
@@ -133,6 +135,8 @@ pub(crate) struct Writer {
     saved: failures::Saved,
     problem: Option<Problem>,
     legacy: Option<Legacy>,
+    /// Whether another program truncated or erased the segment's file.
+    is_damaged: bool,
     /// The segment's time of modification when it was last read.
     last_modified: i128,
     settings: Settings,
@@ -180,6 +184,7 @@ impl Writer {
             problem: None,
             has_legacy: legacy.is_some(),
             legacy,
+            is_damaged: false,
             last_modified: 0,
         })
     }

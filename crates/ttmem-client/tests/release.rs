@@ -14,7 +14,7 @@ fn tracker(folder: &TempDir) -> Tracker {
 }
 
 fn files(folder: &Path) -> usize {
-    std::fs::read_dir(folder).unwrap().count()
+    std::fs::read_dir(folder).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count()
 }
 
 fn alloc(tracker: &Tracker, allocator: AllocatorNumber) {

@@ -17,7 +17,8 @@ struct Defined {
 
 /// What a segment defines.
 fn read(folder: &std::path::Path) -> Defined {
-    let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.is_file()).unwrap();
     let bytes = std::fs::read(file).unwrap();
     let (header, _) = Header::read_from_prefix(&bytes).unwrap();
     let at = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap());

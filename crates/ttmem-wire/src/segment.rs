@@ -56,6 +56,10 @@ pub const FILE_PREFIX: &str = "ttmem.";
 /// reader follows all processes of the run: their segments are left to that reader to remove.
 pub const RUN_PREFIX: &str = "ttmem-run.";
 
+/// Prefix of the name of a user's index; the user's number follows. It is a folder with an empty file for each of the user's segments,
+/// with the same name. Writers find their user's segments there, however many other files there are.
+pub const INDEX_PREFIX: &str = "ttmem-index.";
+
 /// The environment variable with the number of the run, in 16 hexadecimal digits.
 pub const RUN_VARIABLE: &str = "TTMEM_RUN";
 

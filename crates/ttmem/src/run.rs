@@ -23,6 +23,10 @@ use ttmem_wire::segment::RUN_VARIABLE;
 
 const LIBRARY: &str = "libttmem_agent.so";
 const PRELOAD: &str = "LD_PRELOAD";
+const SANITIZER_OPTIONS: &str = "ASAN_OPTIONS";
+/// The address sanitizer ends a program in which another library was preloaded before it, since that one may replace functions of the C
+/// library. The agent replaces functions of the runtime only, which the sanitizer does not.
+const ANY_ORDER: &str = "verify_asan_link_order=0";
 
 /// Runs a program with the agent and ends as the program ends.
 pub(crate) fn run(args: &RunArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
@@ -141,7 +145,14 @@ pub(crate) fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(
             preload.push(others);
         }
     }
-    let mut all = vec![(PRELOAD, preload), ("TTMEM", "1".into())];
+    let mut sanitizer = std::env::var_os(SANITIZER_OPTIONS).unwrap_or_default();
+    if !sanitizer.as_bytes().windows(ANY_ORDER.len()).any(|part| part == ANY_ORDER.as_bytes()) {
+        if !sanitizer.is_empty() {
+            sanitizer.push(":");
+        }
+        sanitizer.push(ANY_ORDER);
+    }
+    let mut all = vec![(PRELOAD, preload), ("TTMEM", "1".into()), (SANITIZER_OPTIONS, sanitizer)];
     let folder = sockets.folder();
     if folder != Path::new("/dev/shm") {
         all.push(("TTMEM_SHM_DIR", folder.into()));

@@ -10,6 +10,12 @@ use ttmem_testkit::memory_folder;
 const TRIALS: [&str; 9] =
     ["nulls", "askew", "texts", "numbers", "twice", "closed", "forked", "threads", "anything"];
 
+/// Segments in a folder.
+fn segments(folder: &Path) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.is_file()).collect()
+}
+
 fn source(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name)
 }
@@ -53,7 +59,7 @@ fn nothing_is_tracked_unless_enabled() {
         for (how, left) in [(&["numbers", "_exit"][..], tracked), (&["numbers"], 0)] {
             let folder = memory_folder();
             let (_, _, _) = run(&program, how, env, folder.path());
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), left, "{env:?}, {how:?}");
+            assert_eq!(segments(folder.path()).len(), left, "{env:?}, {how:?}");
         }
     }
 }
@@ -64,7 +70,7 @@ fn readers_see_what_threads_reported() {
     let folder = memory_folder();
     let (status, _, errors) = run(&program, &["threads", "_exit"], &[("TTMEM", "1")], folder.path());
     assert!(status.success(), "{errors}");
-    let path = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let path = segments(folder.path()).remove(0);
     let contents = SegmentFile::open_path(&path).unwrap().contents().unwrap();
     let held = |space: u8| -> (u64, u64) {
         let rows = contents.rows.iter().filter(|row| row.space == space);
@@ -73,4 +79,79 @@ fn readers_see_what_threads_reported() {
     assert!(contents.exact);
     assert_eq!(held(1), (20_000, 20_000 * 64), "DRAM of the mesh: half of what eight threads allocated");
     assert_eq!(held(2), (20_000, 20_000 * 64), "L1 of eight devices");
+}
+
+/// Runs a trial of harm.c.
+fn run_harm(program: &Path, trial: &str) -> (std::process::ExitStatus, String) {
+    let folder = memory_folder();
+    let env = [("TTMEM", "1"), ("TTMEM_LOG", if trial == "blocked" { "stderr" } else { "" })];
+    // Where no segment can be created, there is something to log.
+    let folder = if trial == "blocked" { Path::new("/proc") } else { folder.path() };
+    let (status, _, errors) = run(program, &[trial], &env, folder);
+    (status, errors)
+}
+
+#[test]
+fn events_that_never_end_cost_themselves_only() {
+    let program = Compiler::all("c11")[0].build(&source("harm.c"), &["-pthread"]);
+    for trial in ["jumped", "cancelled"] {
+        let (status, errors) = run_harm(&program, trial);
+        assert!(status.success(), "{trial}: {status}\n{errors}");
+    }
+}
+
+#[test]
+fn log_on_a_full_pipe_does_not_wait() {
+    let program = Compiler::all("c11")[0].build(&source("harm.c"), &["-pthread"]);
+    let (status, errors) = run_harm(&program, "blocked");
+    assert!(status.success(), "{status}\n{errors}");
+}
+
+#[test]
+fn truncated_segment_does_not_end_its_program() {
+    let program = Compiler::all("c11")[0].build(&source("harm.c"), &["-pthread"]);
+    for trial in ["truncated", "shortened"] {
+        let (status, errors) = run_harm(&program, trial);
+        assert!(status.success(), "{trial}: {status}\n{errors}");
+    }
+}
+
+#[test]
+fn other_bus_errors_are_the_programs() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let program = Compiler::all("c11")[0].build(&source("harm.c"), &["-pthread"]);
+    for trial in ["sent", "faulted"] {
+        assert_eq!(run_harm(&program, trial).0.signal(), Some(libc::SIGBUS), "{trial}");
+    }
+    assert_eq!(run_harm(&program, "handled").0.code(), Some(42), "its own handler gets the address");
+}
+
+#[test]
+fn truncated_segment_does_not_end_a_python_program() {
+    let library = Compiler::all("c11")[0].build(
+        &source("library.c"),
+        &[
+            "-shared",
+            "-fPIC",
+            "-Wl,-u,ttmem_define_devices,-u,ttmem_alloc,-u,ttmem_free,-u,ttmem_report_allocation",
+        ],
+    );
+    let script = source("truncated.py");
+    let (library, script) = (library.to_str().unwrap(), script.to_str().unwrap());
+    for (faulthandler, damage) in
+        [("no", "all"), ("before", "all"), ("before", "half"), ("before", "holes"), ("after", "all")]
+    {
+        let folder = memory_folder();
+        let env = [("TTMEM", "1")];
+        let arguments = [script, library, faulthandler, damage];
+        let (status, out, errors) = run(Path::new("python3"), &arguments, &env, folder.path());
+        assert!(status.success() && out == "alive\n", "{faulthandler}, {damage}: {status}\n{errors}");
+        // A handler that was set later is the first to be called.
+        assert_eq!(errors.contains("Bus error"), faulthandler == "after", "{errors}");
+    }
+    // It still reports the program's own faults.
+    let folder = memory_folder();
+    let arguments = [script, library, "before", "own"];
+    let (status, _, errors) = run(Path::new("python3"), &arguments, &[("TTMEM", "1")], folder.path());
+    assert!(!status.success() && errors.contains("Fatal Python error: Bus error"), "{status}\n{errors}");
 }

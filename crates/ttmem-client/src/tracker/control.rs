@@ -2,10 +2,13 @@
 
 use super::{ENV_NOT_READ, Tracker, thread_id};
 use crate::agent::lookup;
+use crate::bus_error;
 use crate::identity;
 use crate::lock_page::LockPage;
 use crate::log;
 use crate::options::Options;
+use crate::quota;
+use crate::segment::GROWTH_BYTES;
 use crate::types::Status;
 use crate::writer::Writer;
 use core::ptr;
@@ -91,6 +94,7 @@ impl Tracker {
         if !before.is_null() && before != ENV_NOT_READ || self.exiting.load(Ordering::Acquire) {
             return;
         }
+        bus_error::keep_loaded();
         let spare = self.spare.swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: pages live as long as the tracker.
         let Some(page) = (unsafe { spare.as_ref() }).or_else(LockPage::new) else { return };
@@ -168,8 +172,11 @@ impl Tracker {
     /// }
     /// ```
     pub fn refresh(&self) {
+        // Files are counted outside the lock, which no thread waits for meanwhile.
+        let folder = self.event(None, |writer| Ok(writer.folder_to_measure())).unwrap_or_default();
+        let growth = folder.map(|folder| quota::measure_growth(folder.as_str(), GROWTH_BYTES));
         let _ = self.event((), |writer| {
-            writer.refresh();
+            writer.refresh(growth);
             Ok(())
         });
     }
@@ -265,6 +272,7 @@ fn enable_unless_agent_tracks(options: &Options) -> bool {
         GLOBAL.ignore_environment();
         GLOBAL.close();
     }
+    bus_error::keep_loaded();
     if GLOBAL.yielded.load(Ordering::SeqCst) || lookup::agent_tracks(withdraw) {
         withdraw();
         return false;

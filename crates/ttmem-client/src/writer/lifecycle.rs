@@ -27,6 +27,7 @@ impl Writer {
         self.saved = super::failures::Saved::default();
         self.lost_before = 0;
         self.may_grow = true;
+        self.is_damaged = false;
         self.problem = None;
         // Another thread may have been replacing these at the time of the fork, so they may point to memory that is not ours any more.
         // None of it is released.
@@ -100,7 +101,7 @@ impl Writer {
         let Some(mut new) = created else { return };
         let Some(old) = self.segment.take() else { return };
         while new.slots() < self.slots.fresh {
-            if let Err(problem) = new.grow(self.settings.folder.as_str()) {
+            if let Err(problem) = new.grow() {
                 self.problem = Some(problem);
                 new.unlink(self.settings.folder.as_str());
                 self.segment = Some(old);
@@ -149,12 +150,36 @@ impl Writer {
         crate::log::write(reason.as_str());
     }
 
-    /// Retries what failed before, and updates the heartbeat.
-    pub(crate) fn refresh(&mut self) {
+    /// Returns the folder whose use has to be measured before [`Writer::refresh`], since the table has grown.
+    pub(crate) fn folder_to_measure(&self) -> Option<Text<200>> {
+        self.segment.as_ref().filter(|segment| segment.has_grown()).map(|_| self.settings.folder)
+    }
+
+    /// Finds out whether another program changed the segment's file.
+    pub(crate) fn check_segment(&mut self) {
+        if self.is_damaged {
+            return;
+        }
+        self.problem = match self.segment.as_ref().and_then(Segment::find_damage) {
+            None => return,
+            problem => problem,
+        };
+        self.is_damaged = true;
+        self.publish_problem();
+        // What was in it is lost.
+        self.count_lost(1);
+    }
+
+    /// Retries what failed before, and updates the heartbeat. `growth`: by how many bytes the file may grow, if that was measured.
+    pub(crate) fn refresh(&mut self, growth: Option<u64>) {
         self.may_grow = true;
+        if let (Some(segment), Some(growth)) = (&mut self.segment, growth) {
+            segment.set_growth(growth);
+        }
+        self.check_segment();
         let folder = self.settings.folder;
         let unlinked = self.segment.as_ref().is_some_and(|segment| !segment.is_linked(folder.as_str()));
-        if unlinked && self.legacy.is_none() {
+        if unlinked && self.legacy.is_none() && !self.is_damaged {
             self.recreate_segment();
         }
         if let Some(segment) = self.segment() {
@@ -182,10 +207,14 @@ impl Writer {
     fn leave_segment(&self, state: u64) {
         let Some(segment) = &self.segment else { return };
         segment.word(word::STATE).store(state, Ordering::Release);
-        if self.saved.failures() == 0
-            && !identity::is_followed(self.settings.folder.as_str(), self.settings.run)
-        {
-            segment.unlink(self.settings.folder.as_str());
+        let folder = self.settings.folder.as_str();
+        if self.saved.failures() > 0 {
+            return;
+        }
+        if identity::is_followed(folder, self.settings.run) {
+            segment.remove_from_index(folder);
+        } else {
+            segment.unlink(folder);
         }
     }
 
@@ -203,7 +232,8 @@ impl Writer {
         }
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&mut self) -> Status {
+        self.check_segment();
         let unlisted = self.rows.iter().take(self.rows_used as usize).map(|row| row.unlisted).sum();
         Status {
             on: true,

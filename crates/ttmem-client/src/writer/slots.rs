@@ -48,6 +48,11 @@ impl Slots {
         })
     }
 
+    /// Forgets which slots are free.
+    pub(super) fn forget_free(&mut self) {
+        self.free_len = 0;
+    }
+
     /// Makes a slot free.
     #[inline]
     pub(super) fn release(&mut self, slot: u32) {
@@ -130,9 +135,8 @@ impl Writer {
 
     #[cold]
     fn grow_or_overflow(&mut self) -> Option<u32> {
-        let folder = self.settings.folder;
         if let Some(segment) = self.segment.as_mut().filter(|_| self.may_grow) {
-            match segment.grow(folder.as_str()) {
+            match segment.grow() {
                 Ok(()) => {
                     let slots = segment.slots();
                     return self.slots.take(slots);
@@ -185,6 +189,9 @@ impl Writer {
     pub(super) fn clear_slot(&mut self, slot: u32) {
         if slot >= OVERFLOW {
             if let Some(overflow) = &mut self.overflow {
+                if let Some(held) = overflow.records.get_mut((slot - OVERFLOW) as usize) {
+                    held.sequence = 0.into();
+                }
                 overflow.slots.release(slot - OVERFLOW);
             }
             return;

@@ -276,3 +276,29 @@ fn descendants_outlive_the_program() {
     assert!(!file.exists(), "the parent waits for its program only");
     eventually("the descendant goes on", || file.exists().then_some(()));
 }
+
+#[test]
+fn programs_with_the_address_sanitizer_run() {
+    let home = tempfile::tempdir().unwrap();
+    let source = home.path().join("program.c");
+    fs::write(&source, "int main(int count, char **all) { return count == 2 ? all[1][1000000] : 0; }")
+        .unwrap();
+    let program = home.path().join("program");
+    let compiler = Command::new("gcc").args(["-fsanitize=address", "-o"]).args([&program, &source]).status();
+    assert!(compiler.unwrap().success());
+    let program = program.display();
+    let script = format!("{program} && echo $ASAN_OPTIONS; {program} far 2>/dev/null; exit $?");
+    for (options, shown) in
+        [("", "verify_asan_link_order=0"), ("exitcode=86", "exitcode=86:verify_asan_link_order=0")]
+    {
+        let folder = memory_folder();
+        let mut command = run(folder.path(), &["--quiet", "--", "sh", "-c", &script]);
+        let output = command.env("ASAN_OPTIONS", options).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), shown, "{output:?}");
+        assert_eq!(
+            output.status.code(),
+            Some(if options.is_empty() { 1 } else { 86 }),
+            "it still finds mistakes"
+        );
+    }
+}

@@ -1,5 +1,6 @@
 //! Segments of processes, read by the daemon and without one.
 
+mod accidents;
 mod lifetime;
 mod limits;
 

@@ -207,7 +207,7 @@ pub(crate) fn client_library(copy: u32) -> PathBuf {
         link.args(["-shared", "-Wl,--whole-archive"])
             .arg(ttmem_testkit::c_library())
             .arg("-Wl,--no-whole-archive");
-        let output = link.args(["-Wl,--gc-sections", "-Wl,-z,nodelete", "-o"]).arg(&to).output().unwrap();
+        let output = link.args(["-Wl,--gc-sections", "-o"]).arg(&to).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     });
     to

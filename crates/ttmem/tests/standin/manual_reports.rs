@@ -47,6 +47,20 @@ fn library_withdraws_when_the_agent_starts() {
 }
 
 #[test]
+fn library_that_was_unloaded_withdraws() {
+    let mut program = with_library(Build::Plain, Linkage::Loaded);
+    program.run("hold 0 65536");
+    assert_eq!(program.run("unload"), "0");
+    let mesh = program.number("mesh 0 1 0");
+    program.run(&format!("alloc {mesh} dram 2048 1024"));
+    assert_eq!(held(&program).1, 1, "only what the runtime allocated");
+    assert_eq!(segments(program.folder()).len(), 1, "the library's segment is gone");
+    program.check_figures();
+    program.run(&format!("close {mesh}"));
+    program.quit();
+}
+
+#[test]
 fn library_never_starts_beside_an_active_agent() {
     let mut program = Program::start(Build::Plain, Linkage::Loaded);
     let mesh = program.number("mesh 0 1 0");

@@ -475,6 +475,8 @@ void run_command(const std::string &line) {
         in >> word;
         client_library = dlopen(word.c_str(), RTLD_NOW | RTLD_LOCAL);
         answer("%s", client_library ? "loaded" : dlerror());
+    } else if (verb == "unload") {
+        answer("%d", dlclose(client_library));
     } else if (verb == "hold" || verb == "unhold") {
         in >> number >> address;
         answer("%d", verb == "hold" ? client_function<int(int, uint64_t, unsigned, uint64_t)>("ttmem_report_allocation")(
