@@ -117,8 +117,9 @@ fn every_view_has_a_key() {
         "Programs: 0",
         "Events, newest first",
         "No buffers",
+        "No allocator of this device",
     ];
-    for view in [1, 2, 3, 4, 5, 6, 7, 0] {
+    for view in [1, 2, 3, 4, 5, 6, 7, 8, 0] {
         terminal.send(&(view + 1).to_string());
         wait_for_view(&terminal, view);
         terminal.wait_for_text(shows[view]);
@@ -126,7 +127,7 @@ fn every_view_has_a_key() {
     terminal.send("\t");
     wait_for_view(&terminal, 1);
     terminal.send("\x1b[Z\x1b[Z");
-    wait_for_view(&terminal, 7);
+    wait_for_view(&terminal, 8);
     quit(terminal);
 }
 

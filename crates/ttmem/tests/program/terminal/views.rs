@@ -38,6 +38,8 @@ fn addresses_follow_allocations_and_keys() {
     let terminal = start_top(&server, &[]);
     terminal.send("9");
     terminal.wait_for_text("Addresses of device 0");
+    // The producer's device is the last one.
+    terminal.send("[");
     terminal.wait_for_text(&format!("(pid {})", producer.pid));
     terminal.wait_for_text("Blocks of DRAM: 1 used, 2 free");
     producer.alloc(4 * MIB, MIB);
