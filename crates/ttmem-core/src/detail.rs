@@ -113,14 +113,37 @@ pub struct BlockQuery {
     /// Only of this space.
     #[serde(skip_serializing_if = "is_default")]
     pub space: Option<Space>,
+    /// Only of allocators of this device, by index.
+    #[serde(skip_serializing_if = "is_default")]
+    pub device: Option<u32>,
+    /// The only map whose blocks are listed; none: blocks of every map are.
+    #[serde(skip_serializing_if = "is_default")]
+    pub open: Option<BlockMapKey>,
     /// Most blocks to list, in all maps together; see [`BlockQuery::MOST`].
     #[serde(skip_serializing_if = "is_default")]
     pub limit: u32,
+    /// Number of [`crate::snapshot::BlockMap::parts`] of each map, at most [`BlockQuery::MOST_PARTS`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub parts: u16,
 }
 
 impl BlockQuery {
     /// Most blocks in one answer: more would keep a daemon from its other clients.
     pub const MOST: u32 = 100_000;
+    /// Most parts of a map: more than a terminal has columns.
+    pub const MOST_PARTS: u16 = 1000;
+}
+
+/// One space of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockMapKey {
+    /// Process.
+    pub pid: Option<u32>,
+    /// Number of the allocator within the process.
+    pub allocator: Option<u32>,
+    /// Memory space.
+    pub space: Space,
 }
 
 /// Which live allocations, in which order.

@@ -3,9 +3,11 @@
 use crate::allocation::describe_origin;
 use crate::column::{Column, Format};
 use crate::field::{Field, RowKind, find_field};
+use crate::format::size;
 use crate::value::{Tone, Unit, Value};
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Allocation, Block, BlockMap, BlockState};
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{Allocation, Block, BlockMap, BlockState, Tracking};
 use ttmem_core::words::Layout;
 
 /// Rows of blocks.
@@ -101,35 +103,58 @@ pub static DUMP: &[Column<Blocks>] = &[
     page("note", "OWNER", 9).grows(u16::MAX).nothing("").apart().cut(),
 ];
 
+static TENSOR: Field<Blocks> = text("tensor", "data type, shape and layout of the tensor", |r| {
+    of_allocation(r, |it| it.origin.tensor.as_deref().map_or(Value::Nothing, |it| Value::Text(it.into())))
+});
+
+const fn screen(name: &str, title: &'static str, width: u16) -> Column<Blocks> {
+    Column::screen(find_field(FIELDS, name), title, width).nothing("")
+}
+
+/// The blocks of the dashboard.
+pub static SCREEN: &[Column<Blocks>] = &[
+    screen("address", "Address", 12).right(),
+    screen("bytes", "Per bank", 11).right(),
+    screen("state", "State", 8).tone(state_tone),
+    screen("age_seconds", "Age", 5).right().drop(3).format(Format::Short).faint(),
+    screen("layout", "Layout", 14).drop(4).faint(),
+    screen("note", "Owner", 26).grows(60),
+    Column::screen(&TENSOR, "Tensor", 20).drop(5).grows(40).nothing("").faint(),
+];
+
+/// The columns that a filter of the dashboard searches.
+pub static SEARCHED: [&Column<Blocks>; 5] = [&SCREEN[0], &SCREEN[2], &SCREEN[4], &SCREEN[5], &SCREEN[6]];
+
+/// Whether not all buffers of a process are known, so that free blocks may be in use.
+pub fn is_partial(snapshot: &Snapshot, pid: Option<u32>) -> bool {
+    let process = snapshot.processes.iter().find(|it| it.pid == pid);
+    process.is_some_and(|it| !it.complete || matches!(it.tracking, Tracking::Partial | Tracking::Drift))
+}
+
+/// The figures of a bank, as `Per bank: 61.2 MiB used; largest free block 38.0 MiB of 1.2 GiB free.`
+pub fn describe_bank(map: &BlockMap) -> Option<String> {
+    let (used, free) = (map.used_bytes_per_bank?, map.free_bytes_per_bank?);
+    let rest = match map.largest_free_bytes_per_bank? {
+        0 => "nothing is free".to_owned(),
+        largest => format!("largest free block {} of {} free", size(largest), size(free)),
+    };
+    Some(format!("Per bank: {} used; {rest}.", size(used)))
+}
+
 /// The banks of a map from the first address to the last, in `width` characters: used, used in part, or free.
 pub fn address_bar(map: &BlockMap, width: usize) -> String {
-    let base = map.base.unwrap_or(0);
-    let bytes = map.bytes_per_bank.unwrap_or(0);
-    // Cells have equal numbers of bytes, but for one.
-    let edge = |cell: usize| base.saturating_add((u128::from(bytes) * cell as u128 / width as u128) as u64);
-    let is_used = |block: &&Block| block.state != BlockState::Free;
-    let mut used =
-        map.blocks.iter().filter(is_used).map(|it| (it.address, it.address.saturating_add(it.bytes)));
-    let mut pending = used.next();
-    let mut bar = String::new();
-    for cell in 0..width {
-        let (start, end) = (edge(cell), edge(cell + 1));
-        let (mut covered, mut from) = (0, start);
-        while let Some((first, last)) = pending.filter(|&(first, _)| first < end) {
-            covered += last.min(end).saturating_sub(first.max(from));
-            from = from.max(last.min(end));
-            if last > end {
-                break;
-            }
-            pending = used.next();
-        }
-        bar.push(match covered {
-            0 => '░',
-            covered if covered == end - start => '█',
-            _ => '▒',
-        });
+    let used = map.blocks.iter().filter(|block| block.state != BlockState::Free);
+    let ranges = used.map(|it| (it.address, it.address.saturating_add(it.bytes)));
+    map.used_parts(ranges, width).into_iter().map(part_mark).collect()
+}
+
+/// The character of a part of a bank by its used share.
+pub fn part_mark(share: u8) -> char {
+    match share {
+        0 => '░',
+        255 => '█',
+        _ => '▒',
     }
-    bar
 }
 
 fn state_tone(row: &Row<'_>) -> Tone {
@@ -222,6 +247,7 @@ mod tests {
             free_count: None,
             blocks: vec![block],
             omitted_blocks: 0,
+            parts: Vec::new(),
         }
     }
 

@@ -41,6 +41,7 @@ pub(crate) enum Action {
     TightestCore,
     Moment,
     Space,
+    LargestFree,
     Theme,
     Help,
     Settings,
@@ -51,10 +52,10 @@ pub(crate) enum Action {
 
 /// A set of views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Views(u8);
+pub(crate) struct Views(u16);
 
 impl Views {
-    const ALL: Self = Self(0xff);
+    const ALL: Self = Self(u16::MAX);
 
     const fn of(views: &[View]) -> Self {
         let (mut bits, mut at) = (0, 0);
@@ -125,8 +126,9 @@ impl Binding {
     }
 }
 
-const DEVICE_VIEWS: &[View] = &[View::Main, View::Charts, View::Telemetry, View::Map, View::Flame];
-const FILTER_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events];
+const DEVICE_VIEWS: &[View] =
+    &[View::Main, View::Charts, View::Telemetry, View::Map, View::Flame, View::Addresses];
+const FILTER_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events, View::Addresses];
 const SORT_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs];
 
 /// All keys, in the order of the help.
@@ -139,13 +141,20 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[key('6')], Action::View(View::Programs), "6", "programs and traces", ""),
     bind(&[key('7')], Action::View(View::Events), "7", "findings and events", ""),
     bind(&[key('8')], Action::View(View::Flame), "8", "flame: memory by the calls that allocated it", ""),
+    bind(
+        &[key('9')],
+        Action::View(View::Addresses),
+        "9",
+        "addresses: used and free blocks of each allocator",
+        "",
+    ),
     bind(&[code(KeyCode::Tab)], Action::NextView, "Tab", "next view (Shift-Tab: previous view)", ""),
     bind(&[code(KeyCode::BackTab)], Action::PreviousView, "", "", ""),
     bind(
         &[code(KeyCode::Up)],
         Action::Up,
         "arrows",
-        "move; left and right: other list, other device, other core, other frame",
+        "move; left and right: other list, device, core, frame, or column of the bar",
         "",
     ),
     bind(&[code(KeyCode::Down)], Action::Down, "", "", ""),
@@ -166,7 +175,15 @@ pub(crate) const BINDINGS: &[Binding] = &[
         "details; charts: one device only; grouped buffers: open the group; flame: zoom",
         "details",
     )
-    .only_in(&[View::Main, View::Telemetry, View::Map, View::Buffers, View::Programs, View::Events]),
+    .only_in(&[
+        View::Main,
+        View::Telemetry,
+        View::Map,
+        View::Buffers,
+        View::Programs,
+        View::Events,
+        View::Addresses,
+    ]),
     bind(&[code(KeyCode::Enter)], Action::Open, "", "", "one device").only_in(&[View::Charts]),
     bind(&[code(KeyCode::Enter)], Action::Open, "", "", "zoom").only_in(&[View::Flame]),
     bind(
@@ -228,7 +245,10 @@ pub(crate) const BINDINGS: &[Binding] = &[
     .only_in(&[View::Map]),
     bind(&[key('m')], Action::Moment, "m", "flame: live, at the peak, or since the last mark", "moment")
         .only_in(&[View::Flame]),
-    bind(&[key('s')], Action::Space, "s", "flame: next space", "space").only_in(&[View::Flame]),
+    bind(&[key('s')], Action::Space, "s", "flame, addresses: next space", "space")
+        .only_in(&[View::Flame, View::Addresses]),
+    bind(&[key('f')], Action::LargestFree, "f", "addresses: select the largest free block", "largest free")
+        .only_in(&[View::Addresses]),
     bind(&[key(']')], Action::NextDevice, "[ ]", "previous device, next device", "device")
         .only_in(DEVICE_VIEWS),
     bind(&[key('[')], Action::PreviousDevice, "", "", "").only_in(DEVICE_VIEWS),

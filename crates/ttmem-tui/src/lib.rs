@@ -10,6 +10,7 @@
 //! [`Ui`] is the state of the user interface, [`Data`] the data to show. [`update()`] changes them, [`view()`] draws them
 //! and changes nothing. [`run()`] is the only part that uses the terminal; its caller provides the snapshots.
 
+mod addresses;
 mod canvas;
 mod data;
 mod flame;
@@ -17,6 +18,7 @@ mod growth;
 mod keys;
 mod lists;
 mod plot;
+mod queries;
 mod run;
 mod settings;
 mod table;

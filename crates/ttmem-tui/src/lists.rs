@@ -1,5 +1,6 @@
 //! The rows of each list and their order, for drawing and for moving the cursor.
 
+use crate::addresses;
 use crate::ui::{List, ListState, Ui};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use ttmem_core::snapshot::{
     Allocation, BufferGroup, Buffers, Device, Event, Finding, Process, ProgramList, ProgramRow,
 };
 use ttmem_render::format::DASH;
-use ttmem_render::{Column, Header, RowKind, allocation, device, event, group, process, program};
+use ttmem_render::{Column, Header, RowKind, allocation, block, device, event, group, process, program};
 
 /// The column headers of a list.
 fn headers(list: List) -> Vec<&'static Header> {
@@ -23,6 +24,7 @@ fn headers(list: List) -> Vec<&'static Header> {
         List::Programs => collect(program::SCREEN),
         List::Findings => collect(event::FINDING_SCREEN),
         List::Events => collect(event::EVENT_SCREEN),
+        List::Blocks => collect(block::SCREEN),
     }
 }
 
@@ -56,7 +58,7 @@ pub(crate) fn buffer_sort(column: Option<&str>) -> BufferSort {
 }
 
 /// Whether each word of a filter is in one of these texts.
-fn matches_filter(filter: &str, texts: &[&str]) -> bool {
+pub(crate) fn matches_filter(filter: &str, texts: &[&str]) -> bool {
     let lower: Vec<String> = texts.iter().map(|text| text.to_lowercase()).collect();
     filter.to_lowercase().split_whitespace().all(|word| lower.iter().any(|text| text.contains(word)))
 }
@@ -239,6 +241,7 @@ enum Rows<'a> {
     Processes(Vec<&'a Process>),
     Findings(Vec<&'a Finding>),
     Events(Vec<&'a Event>),
+    Blocks(Vec<block::Row<'a>>),
     // The snapshot has only a part of the following lists.
     Programs(Option<&'a ProgramList>),
     Buffers(Option<&'a Buffers>),
@@ -253,6 +256,7 @@ impl<'a> Rows<'a> {
             List::Programs => Self::Programs(snapshot.programs.as_ref()),
             List::Findings => Self::Findings(findings(snapshot, ui)),
             List::Events => Self::Events(events(snapshot, ui.list_state(list))),
+            List::Blocks => Self::Blocks(addresses::rows(snapshot, ui)),
             List::Buffers => match ui.group {
                 Some(grouping) => Self::Groups(snapshot.buffers.as_ref(), grouping),
                 None => Self::Buffers(snapshot.buffers.as_ref()),
@@ -266,6 +270,7 @@ impl<'a> Rows<'a> {
             Self::Processes(all) => all.len(),
             Self::Findings(all) => all.len(),
             Self::Events(all) => all.len(),
+            Self::Blocks(all) => all.len(),
             Self::Programs(part) => part.map_or(0, |it| it.count as usize),
             Self::Buffers(part) => part.map_or(0, |it| it.count as usize),
             Self::Groups(part, _) => part.map_or(0, |it| it.group_count as usize),
@@ -281,6 +286,7 @@ impl<'a> Rows<'a> {
             Self::Programs(part) => part.and_then(|it| it.list.get(within(it.offset)?)).map(program_key),
             Self::Findings(all) => all.get(row).map(|it| finding_key(it)),
             Self::Events(all) => all.get(row).map(|it| it.sequence.to_string()),
+            Self::Blocks(all) => all.get(row).map(|it| it.block.address.to_string()),
             Self::Buffers(part) => part.and_then(|it| it.list.get(within(it.offset)?)).map(buffer_key),
             Self::Groups(part, grouping) => {
                 let group = part.and_then(|it| it.groups.get(within(it.offset)?));
@@ -297,6 +303,11 @@ impl<'a> Rows<'a> {
             | Self::Groups(Some(Buffers { offset, .. }), _) => {
                 let mut rows = (*offset as usize..).map_while(|row| Some((row, self.key(row)?)));
                 rows.find(|it| it.1 == key).map(|it| it.0)
+            }
+            // Where a block became part of another one, that one is found.
+            Self::Blocks(all) => {
+                let address: u64 = key.parse().ok()?;
+                all.partition_point(|row| row.block.address <= address).checked_sub(1)
             }
             _ => (0..self.count()).find(|&row| self.key(row).as_deref() == Some(key)),
         }
@@ -348,7 +359,7 @@ pub(crate) fn default_sort_column(list: List) -> Option<&'static str> {
         List::Processes => Some("dram"),
         List::Buffers => Some("size"),
         List::Programs => Some("last"),
-        List::Devices | List::Findings | List::Events => None,
+        List::Devices | List::Findings | List::Events | List::Blocks => None,
     }
 }
 

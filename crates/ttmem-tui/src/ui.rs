@@ -1,6 +1,6 @@
 //! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
-use crate::data::{Data, FailureKey};
+use crate::addresses::AddressState;
 use crate::flame::FlameState;
 use crate::growth::Growth;
 use crate::settings::Settings;
@@ -8,10 +8,10 @@ use crate::table::SortOrder;
 use crate::theme::{ColourDepth, Theme};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
-use ttmem_core::detail::{BufferGrouping, BufferQuery, CoreQuery, ProgramQuery};
+use ttmem_core::Snapshot;
+use ttmem_core::detail::BufferGrouping;
 use ttmem_core::snapshot::{Device, Finding, FlameMoment};
 use ttmem_core::words::Space;
-use ttmem_core::{Detail, Snapshot};
 
 /// A view of the dashboard. The order is that of the number keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,11 +33,13 @@ pub enum View {
     Events,
     /// Memory by the calls that allocated it.
     Flame,
+    /// The memory of allocators by address.
+    Addresses,
 }
 
 impl View {
     /// All views.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Main,
         Self::Charts,
         Self::Telemetry,
@@ -46,6 +48,7 @@ impl View {
         Self::Programs,
         Self::Events,
         Self::Flame,
+        Self::Addresses,
     ];
 
     /// The title in its tab.
@@ -59,6 +62,7 @@ impl View {
             Self::Programs => "Programs",
             Self::Events => "Events",
             Self::Flame => "Flame",
+            Self::Addresses => "Addresses",
         }
     }
 
@@ -73,6 +77,7 @@ impl View {
             Self::Programs => "programs",
             Self::Events => "events",
             Self::Flame => "flame",
+            Self::Addresses => "addresses",
         }
     }
 
@@ -98,12 +103,21 @@ pub(crate) enum List {
     Findings,
     /// Events.
     Events,
+    /// Blocks of an allocator.
+    Blocks,
 }
 
 impl List {
     /// All lists.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Devices, Self::Processes, Self::Buffers, Self::Programs, Self::Findings, Self::Events];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Devices,
+        Self::Processes,
+        Self::Buffers,
+        Self::Programs,
+        Self::Findings,
+        Self::Events,
+        Self::Blocks,
+    ];
 
     /// The name in the settings.
     pub(crate) fn name(self) -> &'static str {
@@ -114,6 +128,7 @@ impl List {
             Self::Programs => "programs",
             Self::Findings => "findings",
             Self::Events => "events",
+            Self::Blocks => "blocks",
         }
     }
 }
@@ -140,7 +155,7 @@ impl ListState {
 
     /// Offset and number of the rows to fetch of a long list: a page more on either side, so that scrolling shows rows at
     /// once.
-    fn fetch_window(&self, most: u32) -> (u64, u32) {
+    pub(crate) fn fetch_window(&self, most: u32) -> (u64, u32) {
         let page = self.page.clamp(20, 300);
         (self.offset.saturating_sub(page) as u64, ((3 * page) as u32).min(most))
     }
@@ -157,6 +172,8 @@ pub(crate) enum Target {
     Frame(usize),
     FlameSpace(Space),
     FlameMoment(FlameMoment),
+    /// A column of the bar of a map, by the number of the map.
+    Bar(usize, u16),
     Choice(usize),
     /// A popup, outside its choices.
     Popup,
@@ -170,6 +187,8 @@ pub struct ScreenLayout {
     pub(crate) pages: Vec<(List, usize, usize)>,
     /// Number of rows that the popup can be scrolled by.
     pub(crate) popup_rows: usize,
+    /// Columns of the bars of addresses; 0: there are none on the screen.
+    pub(crate) bar_columns: u16,
 }
 
 /// The subject of a details popup.
@@ -268,6 +287,7 @@ pub struct Ui {
     /// Charts show the selected device instead of all devices.
     pub(crate) single: bool,
     pub(crate) flame: FlameState,
+    pub(crate) addresses: AddressState,
     pub(crate) group: Option<BufferGrouping>,
     /// The groups when the view of buffers was opened.
     pub(crate) growth: Growth,
@@ -327,6 +347,7 @@ impl Ui {
             sensors: false,
             single: false,
             flame: FlameState::default(),
+            addresses: AddressState::default(),
             group: None,
             growth: Growth::default(),
             opened_from: None,
@@ -360,6 +381,7 @@ impl Ui {
             View::Buffers => &[List::Buffers],
             View::Programs => &[List::Programs],
             View::Events => &[List::Events, List::Findings],
+            View::Addresses => &[List::Blocks],
         }
     }
 
@@ -379,79 +401,6 @@ impl Ui {
         let state = self.list_state(List::Devices);
         let by_key = snapshot.devices.iter().find(|device| Some(&device.id) == state.key.as_ref());
         by_key.or_else(|| snapshot.devices.get(state.cursor)).or_else(|| snapshot.devices.first())
-    }
-
-    /// The parts of a snapshot that the screen needs.
-    pub fn required_detail(&self, data: &Data) -> Detail {
-        let mut detail = Detail { brief: !self.filtered_by_device, ..Detail::NONE };
-        match self.view {
-            View::Map => {
-                detail.cores_of = self.selected_device(&data.snapshot).map(|device| device.index);
-                detail.core = detail.cores_of.map(|device| self.core_query(device));
-            }
-            View::Main => detail.host = true,
-            View::Buffers => detail.buffers = Some(self.buffer_query()),
-            View::Programs => detail.program_list = Some(self.program_query()),
-            View::Events => detail.events = true,
-            View::Flame => detail.flame = Some(self.flame.moment),
-            View::Charts | View::Telemetry => {}
-        }
-        if let Some(Popup::Details(Subject::Process(key))) = &self.popup {
-            detail.pid = crate::lists::pid_from_key(key);
-        }
-        detail
-    }
-
-    /// The failed allocation whose post-mortem the screen needs, and that was not read yet.
-    pub(crate) fn required_failure(&self, data: &Data) -> Option<FailureKey> {
-        let Some(Popup::Details(Subject::Finding(key))) = &self.popup else { return None };
-        let all = &data.snapshot.findings;
-        let wanted = FailureKey::of(all.iter().find(|it| crate::lists::finding_key(it) == *key)?)?;
-        data.post_mortem.as_ref().is_none_or(|(read, _)| *read != wanted).then_some(wanted)
-    }
-
-    fn core_query(&self, device: u32) -> CoreQuery {
-        /// More allocations than fit beside the map.
-        const BESIDE_MAP: u32 = 80;
-        match &self.popup {
-            Some(Popup::Details(Subject::Core(_, x, y))) => {
-                CoreQuery { device, core: Some([*x, *y]), limit: CoreQuery::MOST }
-            }
-            // Without a core, the query selects the one with the smallest free gap at the time of the snapshot.
-            _ => CoreQuery { device, core: self.core.map(|(x, y)| [x, y]), limit: BESIDE_MAP },
-        }
-    }
-
-    fn program_query(&self) -> ProgramQuery {
-        let state = self.list_state(List::Programs);
-        let (offset, limit) = state.fetch_window(ProgramQuery::MOST);
-        let open = match &self.popup {
-            Some(Popup::Details(Subject::Program(key))) => crate::lists::program_from_key(key),
-            _ => None,
-        };
-        ProgramQuery {
-            sort: crate::lists::program_sort(state.sort.column),
-            reversed: state.sort.reversed,
-            text: state.filter.clone(),
-            offset,
-            limit,
-            open,
-            ..ProgramQuery::default()
-        }
-    }
-
-    fn buffer_query(&self) -> BufferQuery {
-        let state = self.list_state(List::Buffers);
-        let (offset, limit) = state.fetch_window(BufferQuery::MOST);
-        BufferQuery {
-            sort: crate::lists::buffer_sort(state.sort.column),
-            reversed: state.sort.reversed,
-            text: state.filter.clone(),
-            group: self.group,
-            offset,
-            limit,
-            ..BufferQuery::default()
-        }
     }
 
     /// Hides a finding until it occurs again, or shows one that is hidden.
@@ -495,6 +444,9 @@ impl Ui {
             (state.offset, state.page) = (offset, page);
         }
         self.popup_offset = self.popup_offset.min(layout.popup_rows);
+        if layout.bar_columns > 0 {
+            self.addresses.columns = layout.bar_columns;
+        }
         self.layout = layout;
     }
 }

@@ -1,6 +1,7 @@
 //! Drawing the screen from the data and the state of the user interface. Drawing changes neither; it returns the layout of
 //! the screen, such as the targets of clicks.
 
+mod addresses;
 mod buffers;
 mod charts;
 mod details;
@@ -49,6 +50,7 @@ struct Scene<'a> {
     now: Now,
     pages: Vec<(List, usize, usize)>,
     popup_rows: usize,
+    bar_columns: u16,
 }
 
 /// Draws the whole screen.
@@ -59,7 +61,7 @@ pub fn view(data: &Data, ui: &Ui, now: Now, buffer: &mut Buffer) -> ScreenLayout
         draw_too_small(&mut canvas, area);
         return ScreenLayout { targets: canvas.targets, ..ScreenLayout::default() };
     }
-    let mut scene = Scene { data, ui, now, pages: Vec::new(), popup_rows: 0 };
+    let mut scene = Scene { data, ui, now, pages: Vec::new(), popup_rows: 0, bar_columns: 0 };
     let (title, rest) = split_rows(area, 1);
     let (tabs, rest) = split_rows(rest, 1);
     let (body, bottom) = split_rows(rest, rest.height - 1);
@@ -77,6 +79,7 @@ pub fn view(data: &Data, ui: &Ui, now: Now, buffer: &mut Buffer) -> ScreenLayout
             View::Programs => scene.draw_programs(&mut canvas, body),
             View::Events => scene.draw_events(&mut canvas, body),
             View::Flame => scene.draw_flame(&mut canvas, body),
+            View::Addresses => scene.draw_address_space(&mut canvas, body),
         }
         if scene.is_stale() {
             // The last figures stay, but faint.
@@ -89,7 +92,12 @@ pub fn view(data: &Data, ui: &Ui, now: Now, buffer: &mut Buffer) -> ScreenLayout
         scene.draw_popup(&mut canvas, body);
     }
     scene.draw_bottom_line(&mut canvas, bottom);
-    ScreenLayout { targets: canvas.targets, pages: scene.pages, popup_rows: scene.popup_rows }
+    ScreenLayout {
+        targets: canvas.targets,
+        pages: scene.pages,
+        popup_rows: scene.popup_rows,
+        bar_columns: scene.bar_columns,
+    }
 }
 
 fn draw_too_small(canvas: &mut Canvas, area: Rect) {
@@ -173,16 +181,22 @@ impl Scene<'_> {
     fn draw_tabs(&self, canvas: &mut Canvas, area: Rect) {
         let theme = &self.ui.theme;
         let mut x = 1;
-        // On the narrowest screens there is one space between two tabs.
-        let needed: usize = View::ALL.into_iter().map(|view| view.title().len() + 4).sum();
-        let end = if needed < usize::from(area.width) { " " } else { "" };
+        // On narrow screens there is one space between two tabs, and none after the digit.
+        let needed =
+            |spaces| View::ALL.into_iter().map(|view| view.title().len() + 1 + spaces).sum::<usize>();
+        let fits = |spaces| needed(spaces) < usize::from(area.width);
+        let (gap, end) = match (fits(3), fits(2)) {
+            (true, _) => (" ", " "),
+            (false, true) => (" ", ""),
+            (false, false) => ("", ""),
+        };
         for (n, view) in View::ALL.into_iter().enumerate() {
             let begin = x;
             let is_selected = view == self.ui.view;
             let name = if is_selected { theme.selected } else { theme.faint };
             let digit = if is_selected { theme.selected } else { theme.accent };
             x = canvas.write(area, x, 0, &format!(" {}", n + 1), digit);
-            x = canvas.write(area, x, 0, &format!(" {}{end}", view.title()), name);
+            x = canvas.write(area, x, 0, &format!("{gap}{}{end}", view.title()), name);
             let tab = Rect { x: area.x + begin, width: x - begin, ..area };
             canvas.add_target(tab, Target::View(view));
         }

@@ -10,11 +10,11 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use ttmem_core::detail::BlockQuery;
-use ttmem_core::snapshot::{BlockMap, Tracking};
+use ttmem_core::snapshot::BlockMap;
 use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Reader;
-use ttmem_render::block::{DUMP, FIELDS, Row};
+use ttmem_render::block::{DUMP, FIELDS, Row, is_partial};
 use ttmem_render::format::plural;
 use ttmem_render::{format_csv, format_table, process};
 
@@ -65,7 +65,7 @@ pub(crate) fn fetch_maps(
     space: Option<Space>,
     source: &mut Reader,
 ) -> anyhow::Result<Option<Snapshot>> {
-    let query = BlockQuery { pid: filter.pid, allocator, space, limit: u32::MAX };
+    let query = BlockQuery { pid: filter.pid, allocator, space, limit: u32::MAX, ..BlockQuery::default() };
     let detail = Detail { blocks: Some(query), ..Detail::NONE };
     let Some(snapshot) = answer_or_report(source.snapshot(&detail))? else { return Ok(None) };
     show::apply_filter(snapshot, filter).map(Some)
@@ -167,12 +167,6 @@ pub(crate) fn describe_gaps(snapshot: &Snapshot, maps: &[BlockMap]) -> Option<St
     });
     let notes: Vec<String> = partial.into_iter().chain(describe_unlisted(snapshot)).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
-}
-
-/// Whether not all buffers of a process are known.
-pub(crate) fn is_partial(snapshot: &Snapshot, pid: Option<u32>) -> bool {
-    let process = snapshot.processes.iter().find(|it| it.pid == pid);
-    process.is_some_and(|it| !it.complete || matches!(it.tracking, Tracking::Partial | Tracking::Drift))
 }
 
 fn name_process(map: &BlockMap) -> String {

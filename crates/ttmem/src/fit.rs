@@ -1,6 +1,6 @@
 //! `ttmem fit`: whether a buffer will fit, and at which address; or what to free.
 
-use crate::blocks::{describe_allocator, fetch_maps, is_partial};
+use crate::blocks::{describe_allocator, fetch_maps};
 use crate::cli::{BufferSize, FitArgs, Sharding, Sockets, TensorMemory};
 use crate::listing::{fetch_allocations, print_json};
 use crate::sim::Machine;
@@ -13,6 +13,7 @@ use ttmem_core::snapshot::{Allocation, Block, BlockMap, BlockState, SCHEMA};
 use ttmem_core::words::{Basis, Pages, Space, size};
 use ttmem_core::{Fit, FitAnswer, FitContext, FitRequest, FitSize, Snapshot, fit};
 use ttmem_reader::Reader;
+use ttmem_render::block::is_partial;
 
 /// Bytes of a page of an interleaved buffer: a tile of bfloat16.
 const DEFAULT_PAGE: u64 = 2048;
@@ -272,6 +273,7 @@ fn empty_board(board: &Machine, space: Space) -> (BlockMap, FitContext) {
         free_count: Some(1),
         blocks: vec![hole],
         omitted_blocks: 0,
+        parts: Vec::new(),
     };
     let reason = "releases of tt-metal differ in the first address of L1".to_owned();
     let floor = (space == Space::L1).then_some((base + L1_BASE_RANGE, reason));

@@ -1227,6 +1227,10 @@ class BlockMap(Record):
     """The blocks by address."""
     omitted_blocks: int
     """Number of further blocks, which the request left out."""
+    parts: tuple[int, ...]
+    """Used share of equal parts of a bank, from its first address on, in 255ths: 0 only if all of the part
+    is free, 255 only if all of it is used. On request.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

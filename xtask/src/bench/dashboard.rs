@@ -23,7 +23,8 @@ const WARM_UP_FRAMES: usize = 15;
 const FRAMES: usize = 60;
 /// Processor time of a frame, in reads of a small file.
 const BUDGET: f64 = 1100.0;
-const VIEWS: [&str; 8] = ["Main", "Charts", "Telemetry", "L1 map", "Buffers", "Programs", "Events", "Flame"];
+const VIEWS: [&str; 9] =
+    ["Main", "Charts", "Telemetry", "L1 map", "Buffers", "Programs", "Events", "Flame", "Addresses"];
 
 /// A process that is killed at the end of the benchmark.
 struct Owned(Child);

@@ -2,7 +2,7 @@
 
 use super::model::Model;
 use std::hint::black_box;
-use ttmem_core::detail::{BufferGrouping, BufferQuery, BufferSort};
+use ttmem_core::detail::{BlockMapKey, BlockQuery, BufferGrouping, BufferQuery, BufferSort};
 use ttmem_core::input::{
     Alloc, Allocator, Banks, Extent, Free, Input, Process, Program, Site, SiteDefinition,
 };
@@ -182,6 +182,8 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
     let grouped = BufferQuery { group: Some(BufferGrouping::Site), ..page.clone() };
     let worded = BufferQuery { text: "inter 0x1f".to_owned(), ..page.clone() };
     let by_site = BufferQuery { sort: BufferSort::Site, offset: 50_000, ..page.clone() };
+    let open = Some(BlockMapKey { pid: Some(3), allocator: Some(1), space: Space::Dram });
+    let blocks = BlockQuery { device: Some(6), open, limit: 4000, parts: 196, ..BlockQuery::default() };
     let with = |buffers| Detail { buffers: Some(buffers), ..brief.clone() };
     let details = [
         ("default", None, Detail::NONE),
@@ -193,6 +195,7 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
         ("with words", None, with(worded)),
         ("in groups", None, with(grouped)),
         ("flame", None, Detail { flame: Some(FlameMoment::Live), ..brief.clone() }),
+        ("addresses", None, Detail { blocks: Some(blocks), ..brief.clone() }),
     ];
     let mut figures = Vec::new();
     for chips_each in [2, CHIPS] {

@@ -39,11 +39,14 @@ impl Figures<'_> {
                 let number = allocator_number(scope);
                 let is_wanted = query.space.is_none_or(|it| it == space)
                     && (query.allocator.is_none() || query.allocator == number);
+                let is_on =
+                    |device| state.names_of(chips_in(&process.allocators, &scope)).1.contains(&device);
+                let is_wanted = is_wanted && query.device.is_none_or(is_on);
                 // What a better basis describes is not shown a second time.
                 let is_shown = pool.is_none_or(|pool| shown.contains(&pool));
                 if is_wanted && is_shown {
                     let place = Place { process_id, process, scope, space, pool };
-                    maps.extend(self.block_map(&place, &mut room));
+                    maps.extend(self.block_map(&place, query, &mut room));
                 }
             }
         }
@@ -51,7 +54,7 @@ impl Figures<'_> {
     }
 
     /// The block map of one space; `None` if nothing is there and nothing is known about it.
-    fn block_map(&mut self, place: &Place<'_>, room: &mut usize) -> Option<BlockMap> {
+    fn block_map(&mut self, place: &Place<'_>, query: &BlockQuery, room: &mut usize) -> Option<BlockMap> {
         let Place { process_id, process, scope, space, pool: id } = *place;
         let state = self.state;
         let pool = id.map(|id| state.ledger.pool(id));
@@ -85,18 +88,26 @@ impl Figures<'_> {
             free_count: None,
             blocks: Vec::new(),
             omitted_blocks: 0,
+            parts: Vec::new(),
         };
         if process.info.is_hidden_from(&self.viewer) {
             return Some(self.viewer.show(process.info.uid, map));
         }
         if let (None, Some(layout)) = (&map.unknown, layout) {
-            self.add_blocks(&mut map, place, layout, room);
+            self.add_blocks(&mut map, place, layout, query, room);
         }
         Some(map)
     }
 
     /// Adds the blocks of a bank, as far as there is room, and the figures of all of them.
-    fn add_blocks(&self, map: &mut BlockMap, place: &Place<'_>, layout: Banks, room: &mut usize) {
+    fn add_blocks(
+        &self,
+        map: &mut BlockMap,
+        place: &Place<'_>,
+        layout: Banks,
+        query: &BlockQuery,
+        room: &mut usize,
+    ) {
         let entries = place.pool.into_iter().flat_map(|id| self.state.ledger.entries(id));
         let mut entries: Vec<&Entry> = entries.map(|(_, entry)| entry).collect();
         entries.retain(|entry| entry.bytes_per_bank > 0);
@@ -111,7 +122,11 @@ impl Figures<'_> {
         map.largest_free_block_addrs = gaps().filter(|it| it.len() == largest).map(|it| it.start).collect();
         map.free_count = Some(gaps().count() as u64);
         map.used_count = Some(entries.len() as u64);
-        let listed = blocks.len().min(*room);
+        let used = blocks.iter().filter(|(_, entry)| entry.is_some());
+        let parts = query.parts.min(BlockQuery::MOST_PARTS).into();
+        map.parts = map.used_parts(used.map(|(range, _)| (range.start, range.end)), parts);
+        let is_open = query.open.is_none_or(|key| key == map.key());
+        let listed = if is_open { blocks.len().min(*room) } else { 0 };
         *room -= listed;
         map.omitted_blocks = (blocks.len() - listed) as u64;
         map.blocks = blocks[..listed]

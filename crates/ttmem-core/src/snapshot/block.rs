@@ -1,6 +1,7 @@
 //! Block maps: the blocks of an allocator's banks, used and free.
 
 use super::{Allocation, is_false, is_zero};
+use crate::detail::BlockMapKey;
 use crate::words::{Basis, Space};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,46 @@ pub struct BlockMap {
     pub blocks: Vec<Block>,
     /// Number of further blocks, which the request left out.
     pub omitted_blocks: u64,
+    /// Used share of equal parts of a bank, from its first address on, in 255ths: 0 only if all of the part is free, 255 only if
+    /// all of it is used. On request.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub parts: Vec<u8>,
+}
+
+impl BlockMap {
+    /// The key that selects this map in a request.
+    pub fn key(&self) -> BlockMapKey {
+        BlockMapKey { pid: self.pid, allocator: self.allocator, space: self.space }
+    }
+
+    /// First address of the part with this number, of `count` equal parts of a bank; of part `count`, the end of the bank.
+    pub fn part_address(&self, part: usize, count: usize) -> u64 {
+        let bytes = u128::from(self.bytes_per_bank.unwrap_or(0));
+        self.base.unwrap_or(0).saturating_add((bytes * part as u128 / count.max(1) as u128) as u64)
+    }
+
+    /// Computes [`BlockMap::parts`] from the first and last address of each used block, by address.
+    pub fn used_parts(&self, mut used: impl Iterator<Item = (u64, u64)>, count: usize) -> Vec<u8> {
+        let mut pending = used.next();
+        let share = |part| {
+            let (start, end) = (self.part_address(part, count), self.part_address(part + 1, count));
+            let (mut covered, mut from) = (0, start);
+            while let Some((first, last)) = pending.filter(|&(first, _)| first < end) {
+                covered += last.min(end).saturating_sub(first.max(from));
+                from = from.max(last.min(end));
+                if last > end {
+                    break;
+                }
+                pending = used.next();
+            }
+            match covered {
+                0 => 0,
+                covered if covered == end - start => 255,
+                covered => (u128::from(covered) * 255 / u128::from(end - start)).clamp(1, 254) as u8,
+            }
+        };
+        (0..count).map(share).collect()
+    }
 }
 
 /// One block of a bank.

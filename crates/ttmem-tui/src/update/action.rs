@@ -5,6 +5,7 @@ use super::cores::move_selection;
 use super::filter::filtered_list;
 use super::open::{go_back, open_selected};
 use super::popup::open_signal_menu;
+use crate::addresses;
 use crate::data::Data;
 use crate::flame;
 use crate::growth::Growth;
@@ -43,6 +44,7 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
         Action::Left | Action::Right => match ui.view {
             View::Map => move_selection(ui, data, action),
             View::Flame => flame::move_selection(ui, snapshot, action),
+            View::Addresses => addresses::move_in_bar(ui, snapshot, action),
             View::Charts => {
                 let step = if action == Action::Right { Action::NextDevice } else { Action::PreviousDevice };
                 run_action(ui, data, now_ms, step, effects);
@@ -125,7 +127,9 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
         Action::Sensors => ui.sensors = !ui.sensors,
         Action::TightestCore => ui.core = None,
         Action::Moment => ui.flame.next_moment(),
+        Action::Space if ui.view == View::Addresses => addresses::next_map(ui, snapshot),
         Action::Space => flame::next_space(ui, snapshot),
+        Action::LargestFree => addresses::select_largest_free(ui, snapshot),
         Action::Theme => {
             select_next_theme(ui);
             let name = ui.settings.theme.name();

@@ -4,6 +4,7 @@ use super::Effect;
 use super::action::{sort_by, switch_view};
 use super::open::open_selected;
 use super::popup;
+use crate::addresses;
 use crate::data::Data;
 use crate::flame;
 use crate::keys::Action;
@@ -74,6 +75,7 @@ fn click(ui: &mut Ui, data: &Data, now_ms: u64, target: Option<Target>, effects:
                 flame::zoom_in(ui, &data.snapshot);
             }
         }
+        Some(Target::Bar(map, column)) => addresses::click(ui, &data.snapshot, map, column),
         Some(Target::FlameSpace(space)) => ui.flame.set_space(space),
         Some(Target::FlameMoment(moment)) => ui.flame.moment = moment,
         Some(Target::Choice(at)) => {

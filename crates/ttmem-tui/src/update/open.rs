@@ -2,6 +2,7 @@
 
 use super::cores::selected_core;
 use super::filter::{self, filtered_list};
+use crate::addresses;
 use crate::data::Data;
 use crate::flame;
 use crate::lists;
@@ -36,6 +37,7 @@ pub(super) fn open_selected(ui: &mut Ui, data: &Data) {
                 List::Findings => Subject::Finding(key),
                 List::Events => Subject::Event(key.parse().ok()?),
                 List::Buffers => Subject::Buffer(key),
+                List::Blocks => Subject::Buffer(addresses::selected_buffer(ui, snapshot)?),
             })
         }),
     };

@@ -104,7 +104,9 @@ impl Scene<'_> {
                 }
             }
             Subject::Buffer(key) => {
-                let mut buffers = snapshot.buffers.iter().flat_map(|it| &it.list);
+                let listed = snapshot.buffers.iter().flat_map(|it| &it.list);
+                let blocks = snapshot.block_maps.iter().flatten().flat_map(|map| &map.blocks);
+                let mut buffers = listed.chain(blocks.filter_map(|block| block.allocation.as_ref()));
                 match buffers.find(|it| lists::buffer_key(it) == *key) {
                     Some(buffer) => (buffer::title(buffer), buffer::facts(buffer)),
                     None => gone("Allocation"),

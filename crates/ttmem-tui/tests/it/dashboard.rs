@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, Mo
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use ttmem_core::Snapshot;
+use ttmem_core::snapshot::BlockState;
 use ttmem_tui::{ColourDepth, Data, Effect, Environment, Msg, Now, Settings, ThemeName, Ui, update, view};
 
 pub(crate) const OWN_PID: u32 = 4242;
@@ -78,6 +79,19 @@ impl Dashboard {
         if let (Some(moment), Some(flame)) = (detail.flame, &mut snapshot.flame) {
             flame.moment = moment;
         }
+        // The reader answers a request for blocks in the same way.
+        snapshot.block_maps = snapshot.block_maps.filter(|_| detail.blocks.is_some());
+        if let Some(query) = &detail.blocks {
+            for map in snapshot.block_maps.iter_mut().flatten() {
+                let used = map.blocks.iter().filter(|it| it.state != BlockState::Free);
+                let ranges: Vec<(u64, u64)> = used.map(|it| (it.address, it.address + it.bytes)).collect();
+                map.parts = map.used_parts(ranges.into_iter(), query.parts.into());
+                let is_open = query.open.is_none_or(|key| key == map.key());
+                let listed = if is_open { query.limit as usize } else { 0 };
+                map.omitted_blocks = map.blocks.len().saturating_sub(listed) as u64;
+                map.blocks.truncate(listed);
+            }
+        }
         self.send(Msg::Snapshot {
             snapshot: Box::new(snapshot),
             detail,
@@ -86,13 +100,17 @@ impl Dashboard {
         });
     }
 
-    /// Draws, and receives a snapshot if the screen requires another detail, as the event loop does.
+    /// Draws, and receives snapshots while the screen requires another detail, as the event loop does.
     pub(crate) fn refresh(&mut self) {
         self.draw();
-        let is_due = self.data.outage.is_none() && self.ui.required_detail(&self.data) != self.data.detail;
-        if let Some(snapshot) = self.snapshot.clone().filter(|_| is_due) {
-            self.receive(snapshot);
-            self.draw();
+        // The first answer may show that more is required.
+        for _ in 0..2 {
+            let is_due =
+                self.data.outage.is_none() && self.ui.required_detail(&self.data) != self.data.detail;
+            if let Some(snapshot) = self.snapshot.clone().filter(|_| is_due) {
+                self.receive(snapshot);
+                self.draw();
+            }
         }
     }
 

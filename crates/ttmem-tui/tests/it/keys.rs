@@ -1,5 +1,6 @@
 //! The effects of keys, clicks and pasted text.
 
+mod addresses;
 mod filters;
 mod findings;
 mod flame;

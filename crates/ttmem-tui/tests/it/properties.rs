@@ -109,7 +109,7 @@ proptest! {
         dashboard.size = (width, height);
         dashboard.receive(data.snapshot());
         let mut steps = Generator::new(&steps);
-        for view in '1'..='8' {
+        for view in '1'..='9' {
             dashboard.send(Msg::Key(KeyEvent::new(KeyCode::Char(view), KeyModifiers::NONE)));
             dashboard.send(Msg::Key(steps.key()));
             check(&dashboard)?;

@@ -4,6 +4,7 @@ mod buffers;
 mod devices;
 mod findings;
 mod flames;
+mod maps;
 mod processes;
 
 use buffers::{allocation, page};
@@ -86,7 +87,7 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
     let core_allocations = devices.first().and_then(owners);
     Snapshot {
         core_allocations,
-        block_maps: None,
+        block_maps: Some(maps::maps(&processes)),
         sites: None,
         leaks: None,
         flame: Some(flames::flame(&processes)),

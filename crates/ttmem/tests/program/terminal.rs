@@ -1,6 +1,7 @@
 //! The dashboard in a real terminal: screens, keys, and that the terminal is always restored.
 
 mod lifecycle;
+mod views;
 
 use crate::{MIB, exe, server};
 use rustix::process::Signal;
@@ -15,8 +16,17 @@ use ttmem_testkit::terminal::{Screen, Terminal, find_text};
 use ttmem_testkit::{Server, eventually};
 
 const DEFAULT_SIZE: (u16, u16) = (120, 40);
-const TABS: [&str; 8] =
-    ["1 Main", "2 Charts", "3 Telemetry", "4 L1 map", "5 Buffers", "6 Programs", "7 Events", "8 Flame"];
+const TABS: [&str; 9] = [
+    "1 Main",
+    "2 Charts",
+    "3 Telemetry",
+    "4 L1 map",
+    "5 Buffers",
+    "6 Programs",
+    "7 Events",
+    "8 Flame",
+    "9 Addresses",
+];
 
 const ESC: &str = "\x1b";
 const F9: &str = "\x1b[20~";
@@ -107,8 +117,9 @@ fn every_view_has_a_key() {
         "Programs: 0",
         "Events, newest first",
         "No buffers",
+        "No allocator of this device",
     ];
-    for view in [1, 2, 3, 4, 5, 6, 7, 0] {
+    for view in [1, 2, 3, 4, 5, 6, 7, 8, 0] {
         terminal.send(&(view + 1).to_string());
         wait_for_view(&terminal, view);
         terminal.wait_for_text(shows[view]);
@@ -116,7 +127,7 @@ fn every_view_has_a_key() {
     terminal.send("\t");
     wait_for_view(&terminal, 1);
     terminal.send("\x1b[Z\x1b[Z");
-    wait_for_view(&terminal, 7);
+    wait_for_view(&terminal, 8);
     quit(terminal);
 }
 
@@ -429,29 +440,6 @@ fn few_bytes_are_written_without_changes() {
         let each = terminal.wait_for_frames(FRAMES) / FRAMES;
         assert!(each <= MAX_BYTES, "{tab}: {each} bytes a frame");
     }
-    quit(terminal);
-}
-
-#[test]
-fn flame_follows_allocations_and_moments() {
-    let server = server();
-    let mut producer = Producer::new(server.segments.path());
-    producer.site("model.py:7 (forward)".to_owned());
-    producer.alloc(4096, MIB);
-    eventually("the server lists it", || server.process(producer.pid));
-    let terminal = start_top(&server, &[]);
-    terminal.send("8");
-    terminal.wait_for_text("Flame of all devices");
-    terminal.wait_for_text(&format!("(pid {})", producer.pid));
-    terminal.wait_for_text("DRAM 1.0 MiB");
-    producer.alloc(1 << 30, MIB);
-    terminal.wait_for_text("DRAM 2.0 MiB");
-    terminal.send("mm");
-    terminal.wait_for_text("no mark set by ");
-    terminal.send("m");
-    terminal.send(DOWN);
-    terminal.send("\r");
-    terminal.wait_for_text("2.0 MiB  100.0 % of DRAM");
     quit(terminal);
 }
 

@@ -48,6 +48,7 @@ fn map(space: Space, used: &[(u64, u64)]) -> BlockMap {
         free_count: None,
         blocks,
         omitted_blocks: 0,
+        parts: Vec::new(),
     }
 }
 

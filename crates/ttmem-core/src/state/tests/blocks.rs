@@ -2,7 +2,7 @@
 
 use super::analysis::{apply, changes};
 use super::*;
-use crate::detail::BlockQuery;
+use crate::detail::{BlockMapKey, BlockQuery};
 use crate::snapshot::{AllocatorSpace, BlockMap, BlockState};
 use crate::words::Layout;
 
@@ -68,6 +68,21 @@ fn map_lists_blocks_and_holes_by_address() {
     let [cut] = &maps(&state, BlockQuery { limit: 2, ..query })[..] else { panic!() };
     assert_eq!((cut.blocks.len(), cut.omitted_blocks), (2, 4), "figures are of all blocks");
     assert_eq!(cut.largest_free_block_addrs, [350]);
+}
+
+#[test]
+fn query_opens_one_map_of_a_device() {
+    let mut state = two_allocators();
+    state.apply(Mono(1), events(1), buffer(1, Space::Dram, 100, 150, Layout::Interleaved));
+    let open = Some(BlockMapKey { pid: Some(1), allocator: Some(1), space: Space::Dram });
+    let query = BlockQuery { device: Some(0), open, parts: 4, ..query() };
+    let all = maps(&state, query.clone());
+    let found: Vec<_> = all.iter().map(|it| (it.blocks.len(), it.omitted_blocks, &it.parts[..])).collect();
+    let free = (0, 1, &[0, 0, 0, 0][..]);
+    assert_eq!(found, [(2, 0, &[255, 127, 0, 0][..]), free, free, free]);
+    assert_eq!(maps(&state, BlockQuery { device: Some(1), ..query.clone() }), []);
+    let [first, ..] = &maps(&state, BlockQuery { parts: u16::MAX, ..query })[..] else { panic!() };
+    assert_eq!(first.parts.len(), usize::from(BlockQuery::MOST_PARTS));
 }
 
 #[test]

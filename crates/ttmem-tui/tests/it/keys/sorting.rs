@@ -42,7 +42,7 @@ fn lists_are_sorted_by_menu_and_by_click() {
 fn order_of_buffers_is_part_of_the_query() {
     let mut dashboard = in_view(View::Buffers, states::two());
     dashboard.press(&[Down, Down]);
-    let header = dashboard.find("Address");
+    let header = dashboard.find("Address ");
     dashboard.click(header);
     let query = dashboard.ui.required_detail(&dashboard.data).buffers.unwrap();
     assert_eq!((query.sort, query.reversed, query.offset), (BufferSort::Address, false, 0));

@@ -20,7 +20,7 @@ fn digits_and_tab_switch_views() {
     dashboard.press(&[Tab]);
     assert_eq!(dashboard.saved_settings().view, "main", "after the last view comes the first");
     dashboard.press(&[KeyCode::BackTab, KeyCode::BackTab]);
-    assert_eq!(dashboard.saved_settings().view, "events");
+    assert_eq!(dashboard.saved_settings().view, "flame");
     for view in View::ALL {
         let at = dashboard.find(&format!(" {} ", view.title()));
         dashboard.click((at.0 + 1, at.1));

@@ -2,8 +2,8 @@
 
 use super::generator::Generator;
 use ttmem_core::snapshot::{
-    Allocation, BufferGroup, Buffers, CoreAllocation, CoreAllocations, CoreClass, Origin, Placement, Program,
-    ProgramList, ProgramRow,
+    Allocation, Block, BlockMap, BlockState, BufferGroup, Buffers, CoreAllocation, CoreAllocations,
+    CoreClass, Origin, Placement, Program, ProgramList, ProgramRow,
 };
 use ttmem_core::words::{KernelClass, Layout, Purpose};
 
@@ -27,6 +27,41 @@ impl Generator<'_> {
             y: self.one(&[0, 1, 255]),
             count: self.number(),
             list: self.some(6, one),
+        }
+    }
+
+    pub(super) fn block_map(&mut self) -> BlockMap {
+        let block = |g: &mut Self| Block {
+            address: g.number(),
+            bytes: g.number(),
+            state: g.one(&[BlockState::Free, BlockState::Used, BlockState::Reserved]),
+            largest: g.yes(),
+            allocation: g.maybe(Self::allocation),
+        };
+        BlockMap {
+            pid: self.pid(),
+            reported_pid: self.maybe(Self::signed),
+            process_name: self.maybe(Self::text),
+            allocator: self.maybe(Self::small),
+            devices: self.some(2, Self::id),
+            indexes: self.some(4, Self::small),
+            space: self.space(),
+            basis: self.basis(),
+            used_bytes: self.number(),
+            unknown: self.maybe(Self::text).filter(|_| self.byte() > 200),
+            banks: self.maybe(|g| g.small() as u16),
+            base: self.maybe(Self::number),
+            bytes_per_bank: self.maybe(Self::number),
+            used_bytes_per_bank: self.maybe(Self::number),
+            free_bytes_per_bank: self.maybe(Self::number),
+            largest_free_bytes_per_bank: self.maybe(Self::number),
+            largest_free_block_addrs: self.some(3, Self::number),
+            single_core_bytes: self.number(),
+            used_count: self.maybe(Self::number),
+            free_count: self.maybe(Self::number),
+            blocks: self.some(8, block),
+            omitted_blocks: self.number(),
+            parts: self.some(8, Self::byte),
         }
     }
 

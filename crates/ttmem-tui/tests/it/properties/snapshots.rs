@@ -423,7 +423,7 @@ impl Generator<'_> {
             buffers: self.maybe(Self::buffers),
             programs: self.maybe(Self::program_list),
             core_allocations: self.maybe(Self::core_allocations),
-            block_maps: None,
+            block_maps: self.maybe(|g| g.some(4, Self::block_map)),
             sites: None,
             leaks: None,
             flame: self.maybe(Self::flame),
