@@ -7,8 +7,9 @@
 use crate::input::Process as Info;
 use crate::label::program_and_script;
 use crate::snapshot::{
-    AllocatorUsage, BlockMap, BufferGroup, CorePeak, CoreProgram, Finding, FlamePool, FullestCore, HiddenMemory, Holder,
-    MemoryEvent, MemoryEventKind, Origin, Process, ProcessReport, SiteUsage, SpaceReport,
+    AllocatorUsage, BlockMap, BufferGroup, CorePeak, CoreProgram, Finding, FlamePool, FullestCore,
+    HiddenMemory, Holder, MemoryEvent, MemoryEventKind, Origin, Process, ProcessReport, SiteUsage,
+    SpaceReport,
 };
 use crate::words::size;
 use std::borrow::Cow;

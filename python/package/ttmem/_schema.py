@@ -1370,6 +1370,8 @@ class FlamePool(Record):
     """As ``Process.reported_pid``."""
     process_name: str | None
     """As ``Process.name``."""
+    hidden: bool
+    """Whether its stacks are withheld from this user; then there is one for all of it."""
     indexes: tuple[int, ...]
     """``Device.index``es that hold them."""
     space: str

@@ -29,6 +29,7 @@ fn map(space: Space, used: &[(u64, u64)]) -> BlockMap {
         pid: Some(42),
         reported_pid: None,
         process_name: None,
+        hidden: false,
         allocator: Some(1),
         devices: Vec::new(),
         indexes: vec![0],
