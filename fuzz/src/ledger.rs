@@ -152,7 +152,14 @@ pub fn ledger(data: &[u8]) {
 }
 
 fn apply_all(steps: Vec<Step>) {
-    let limits = Limits { records_per_process: 50, records: 120, chips: 3, definitions: 3 };
+    let limits = Limits {
+        records_per_process: 50,
+        records: 120,
+        records_per_user: 100,
+        chips: 3,
+        definitions: 3,
+        ..Limits::default()
+    };
     let (mut state, mut analysis) = (State::new(limits, 42), Analysis::default());
     let mut now = Mono(0);
     for step in steps {

@@ -14,6 +14,8 @@ use ttmem_sources::Sources;
 
 /// Descriptors that connections of old clients leave free. A query may need another one, for the file with its answer.
 const RESERVED_DESCRIPTORS: usize = 2 * MAX_QUERY_CONNECTIONS + 32;
+/// Connections of the query socket that wait to be accepted; further ones wait in `connect`.
+const QUERY_BACKLOG: i32 = 256;
 /// Connections accepted before other events are handled.
 const MAX_ACCEPTED: usize = 256;
 /// Connections of old clients closed for new ones before other events are handled.
@@ -27,6 +29,8 @@ impl Daemon {
     /// Waits for connections on both sockets, unless it does already.
     pub(crate) fn start_accepting(&mut self) -> io::Result<()> {
         self.accepting_paused = false;
+        // A new connection waits for all earlier ones, so connections that hang up at once must not fill a long queue.
+        rustix::net::listen(&self.query_listener, QUERY_BACKLOG)?;
         for (listener, token) in
             [(&self.legacy_listener, Token::LegacyListener), (&self.query_listener, Token::QueryListener)]
         {

@@ -263,6 +263,7 @@ impl QueryConnection {
                 let line = self.request[..=end].to_vec();
                 self.begin_answer(daemon, number, &line);
                 if self.awaits_copy {
+                    self.sent += self.answer.send(&self.stream).ok()?;
                     return Some(Interest::HangUp);
                 }
                 self.request.drain(..=end);
@@ -352,14 +353,14 @@ impl QueryConnection {
                 answer.push(b'\n');
                 Ok(())
             }
-            _ if !daemon.has_room_for_copy(uid) => {
-                self.awaits_copy = true;
-                Ok(())
-            }
             _ => {
-                daemon.prepare_answer(&request);
-                daemon.start_copy(number, uid, &request, self.viewer)?;
-                self.is_copying = true;
+                if daemon.has_room_for_copy(uid) {
+                    daemon.prepare_answer(&request);
+                    daemon.start_copy(number, uid, &request, self.viewer)?;
+                    self.is_copying = true;
+                } else {
+                    self.awaits_copy = true;
+                }
                 // A sign of life, since the answer may take long.
                 self.answer.bytes.push(b' ');
                 Ok(())
@@ -451,7 +452,7 @@ mod tests {
         assert!(!connection.is_abandoned(at(30)) && connection.is_abandoned(at(31)));
         turn(&mut connection, at(10));
         assert!(connection.is_abandoned(at(31)), "nothing was read in this turn");
-        peer.read_exact(&mut [0; 100_000]).unwrap();
+        peer.read_exact(&mut vec![0; 100_000]).unwrap();
         turn(&mut connection, at(20));
         assert!(!connection.is_abandoned(at(50)) && connection.is_abandoned(at(51)));
         connection.follows = true;

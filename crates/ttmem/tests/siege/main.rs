@@ -85,7 +85,7 @@ fn copy(program: &Path, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn hostile_user_harms_nobody_else() {
+fn hostile_user_harms_no_other_user() {
     // Seconds of each attack.
     let long: Option<u64> = std::env::var("TTMEM_SIEGE").ok().and_then(|text| text.parse().ok());
     let (time, buffers) = match long {

@@ -149,7 +149,7 @@ pub(crate) fn hold(target: &Target, buffers: u64) {
 /// A service manager that measures the time between two signs of life.
 pub(crate) struct ServiceManager {
     folder: TempDir,
-    /// When the last sign came, and the longest time between two.
+    /// When the last sign was received, and the longest time between two.
     signs: Arc<Mutex<(Instant, Duration)>>,
 }
 
