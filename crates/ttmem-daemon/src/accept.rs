@@ -30,7 +30,9 @@ impl Daemon {
     pub(crate) fn start_accepting(&mut self) -> io::Result<()> {
         self.accepting_paused = false;
         // A new connection waits for all earlier ones, so connections that hang up at once must not fill a long queue.
-        rustix::net::listen(&self.query_listener, QUERY_BACKLOG)?;
+        if let Some(socket) = self.query_listener.socket() {
+            rustix::net::listen(socket, QUERY_BACKLOG)?;
+        }
         for (listener, token) in
             [(&self.legacy_listener, Token::LegacyListener), (&self.query_listener, Token::QueryListener)]
         {

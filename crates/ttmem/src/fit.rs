@@ -254,6 +254,7 @@ fn empty_board(board: &Machine, space: Space) -> (BlockMap, FitContext) {
         pid: None,
         reported_pid: None,
         process_name: None,
+        hidden: false,
         allocator: None,
         devices: Vec::new(),
         indexes: vec![0],
