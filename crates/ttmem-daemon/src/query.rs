@@ -442,7 +442,7 @@ mod tests {
         let at = |seconds: u64| Mono(seconds * Mono::SECOND);
         let (stream, mut peer) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
-        let mut connection = QueryConnection::new(stream, Peer { pid: 1, uid: 1 });
+        let mut connection = QueryConnection::new(stream, Peer { pid: 1, uid: 1 }, Viewer::ALL);
         connection.answer.bytes = vec![0; 8 << 20];
         let turn = |connection: &mut QueryConnection, now| {
             let sent = connection.answer.send(&connection.stream).unwrap();

@@ -42,6 +42,7 @@ impl Generator<'_> {
             pid: self.pid(),
             reported_pid: self.maybe(Self::signed),
             process_name: self.maybe(Self::text),
+            hidden: false,
             allocator: self.maybe(Self::small),
             devices: self.some(2, Self::id),
             indexes: self.some(4, Self::small),

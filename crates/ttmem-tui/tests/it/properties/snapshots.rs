@@ -36,6 +36,7 @@ impl Generator<'_> {
                 pid: g.maybe(Self::small),
                 reported_pid: None,
                 process_name: g.maybe(Self::text),
+                hidden: false,
                 indexes: g.some(3, Self::small),
                 space: g.space(),
                 bytes: g.maybe(Self::number),

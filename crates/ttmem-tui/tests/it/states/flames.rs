@@ -59,6 +59,7 @@ fn pools(process: &Process) -> Vec<FlamePool> {
         pid: process.pid,
         reported_pid: process.reported_pid,
         process_name: process.name.clone(),
+        hidden: false,
         indexes: summary.indexes.clone(),
         space,
         bytes: Some(bytes),

@@ -76,6 +76,7 @@ fn map(
         pid: process.pid,
         reported_pid: None,
         process_name: process.name.clone(),
+        hidden: false,
         allocator: Some(1),
         devices: Vec::new(),
         indexes: process.summary.indexes.clone(),
