@@ -16,6 +16,7 @@ fn pool(pid: u32, space: Space, indexes: &[u32], stacks: &[(&[u32], u64)]) -> Fl
         pid: Some(pid),
         reported_pid: None,
         process_name: Some("python".to_owned()),
+        hidden: false,
         indexes: indexes.to_vec(),
         space,
         bytes: Some(stacks.iter().map(|it| it.bytes).sum()),
