@@ -50,5 +50,7 @@ fn addresses_follow_allocations_and_keys() {
     terminal.wait_for_text("filter: used");
     terminal.send("\r");
     terminal.wait_for_text("Allocation 0x");
+    // The first `q` closes the details.
+    terminal.send("q");
     quit(terminal);
 }
