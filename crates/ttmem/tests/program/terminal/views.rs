@@ -32,7 +32,6 @@ fn flame_follows_allocations_and_moments() {
 fn addresses_follow_allocations_and_keys() {
     let server = server();
     let mut producer = Producer::new(server.segments.path());
-    producer.site("model.py:7 (forward)".to_owned());
     producer.alloc(MIB, MIB);
     eventually("the server lists it", || server.process(producer.pid));
     let terminal = start_top(&server, &[]);
@@ -46,10 +45,12 @@ fn addresses_follow_allocations_and_keys() {
     terminal.wait_for_text("Blocks of DRAM: 2 used, 3 free");
     terminal.send("f");
     terminal.wait_for_text(", largest free block");
-    terminal.send("/model.py");
+    terminal.send("/used");
     terminal.send("\r");
-    terminal.wait_for_text("filter: model.py");
+    terminal.wait_for_text("filter: used");
     terminal.send("\r");
     terminal.wait_for_text("Allocation 0x");
+    // The first `q` closes the details.
+    terminal.send("q");
     quit(terminal);
 }
