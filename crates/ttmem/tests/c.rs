@@ -1,4 +1,5 @@
 //! The C interface from C: readers see what is reported, and every mistake returns an error.
+#![allow(clippy::unwrap_used)]
 
 mod build;
 

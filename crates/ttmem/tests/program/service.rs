@@ -236,9 +236,18 @@ fn sandbox_of_the_unit_is_sufficient() {
 fn legacy_socket_of_others_does_not_stop_the_daemon() {
     type Block = fn(&Path) -> Box<dyn std::any::Any>;
     let blocks: [(Block, &str); 4] = [
-        (|path| Box::new(std::fs::create_dir(path).unwrap()), "exists and is not a socket"),
         (
-            |path| Box::new(std::os::unix::fs::symlink("/etc/passwd", path).unwrap()),
+            |path| {
+                std::fs::create_dir(path).unwrap();
+                Box::new(())
+            },
+            "exists and is not a socket",
+        ),
+        (
+            |path| {
+                std::os::unix::fs::symlink("/etc/passwd", path).unwrap();
+                Box::new(())
+            },
             "exists and is not a socket",
         ),
         (
