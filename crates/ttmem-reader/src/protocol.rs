@@ -22,6 +22,7 @@ pub use ttmem_core::snapshot::Dump;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "get", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one of them at a time")]
 pub enum Request {
     /// A [`ttmem_core::Snapshot`].
     Snapshot(Detail),

@@ -12,8 +12,8 @@ pub(super) fn maps(processes: &[Process]) -> Vec<BlockMap> {
         .filter(|it| !matches!(it.tracking, Tracking::Counters | Tracking::Reported | Tracking::Untracked));
     tracked
         .flat_map(|process| {
-            let dram = (0..24).map(|n| (n * 42 * MIB, (n % 5 + 1) * 8 * MIB)).collect();
-            let l1 = vec![(1024 * KIB, 256 * KIB), (1280 * KIB, 80 * KIB + 672)];
+            let dram: Vec<(u64, u64)> = (0..24).map(|n| (n * 42 * MIB, (n % 5 + 1) * 8 * MIB)).collect();
+            let l1 = [(1024 * KIB, 256 * KIB), (1280 * KIB, 80 * KIB + 672)];
             let trace = BlockMap {
                 unknown: Some("the process does not publish the bank layout".to_owned()),
                 banks: None,
@@ -26,11 +26,11 @@ pub(super) fn maps(processes: &[Process]) -> Vec<BlockMap> {
                 used_count: None,
                 free_count: None,
                 blocks: Vec::new(),
-                ..map(process, Space::Trace, 12, (0, 16 * MIB), vec![(0, MIB)])
+                ..map(process, Space::Trace, 12, (0, 16 * MIB), &[(0, MIB)])
             };
             [
-                map(process, Space::Dram, 12, (0, 1023 * MIB), dram),
-                map(process, Space::L1, 64, (103 * KIB, 1_393_312), l1),
+                map(process, Space::Dram, 12, (0, 1023 * MIB), &dram),
+                map(process, Space::L1, 64, (103 * KIB, 1_393_312), &l1),
                 trace,
             ]
         })
@@ -43,7 +43,7 @@ fn map(
     space: Space,
     banks: u16,
     (base, bytes): (u64, u64),
-    used: Vec<(u64, u64)>,
+    used: &[(u64, u64)],
 ) -> BlockMap {
     let mut blocks = Vec::new();
     let mut free_from = base;
