@@ -230,7 +230,8 @@ fn every_buffer_of_a_transformer_has_its_line() {
 
     // A process that is killed leaves a crash segment that says the same.
     puppet.kill();
-    let segment = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let mut files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let segment = files.find(|path| path.is_file()).unwrap();
     let mut dump = Command::new(exe());
     let crashed = buffers(&dump.args(["dump", "--json", "--segment"]).arg(segment).output().unwrap());
     assert_eq!(by_name(&crashed), found);

@@ -125,7 +125,8 @@ fn segment_and_daemon_give_the_same_answer() {
     let server = Server::start(exe(), &["--quiet"]);
     let folder = server.segments.path();
     let model = Model::start(folder);
-    let segment = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let segment = files.find(|path| path.is_file()).unwrap();
     let question = ["--dram", "98KiB", "--json"];
     let local = json(&fit(folder, &question));
     let of_segment = Command::new(exe()).args(["fit", "--segment"]).arg(&segment).args(question).output();

@@ -1,6 +1,6 @@
 //! What one user's connections and requests do to others.
 
-use crate::{DRAM, exe, server};
+use crate::{DRAM, exe};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,6 +17,11 @@ use ttmem_wire::legacy::Vintage;
 
 /// A user other than root.
 const OTHER: u32 = 65534;
+
+/// A server whose users see each other's buffers, so that their lists are long.
+fn open_server() -> Server {
+    Server::start(exe(), &["--sim", "t3k", "--share-all"])
+}
 
 /// Connects as another user: the kernel notes the credentials of the thread that connects.
 fn connect_as(uid: u32, path: &Path) -> UnixStream {
@@ -46,7 +51,7 @@ const SNAPSHOT: &str = r#"{"get":"snapshot"}"#;
 
 #[test]
 fn flood_of_query_connections_closes_only_its_users() {
-    let server = server();
+    let server = open_server();
     let mut ours = UnixStream::connect(&server.query).unwrap();
     assert!(ask(&mut ours, SNAPSHOT).starts_with("{\"schema\""));
     let mut flood: Vec<UnixStream> = (0..100).map(|_| connect_as(OTHER, &server.query)).collect();
@@ -59,7 +64,7 @@ fn flood_of_query_connections_closes_only_its_users() {
 #[test]
 fn followers_of_one_user_leave_room_for_others() {
     const FOLLOW: &str = r#"{"get":"events","follow":true,"since":"2020-01-01T00:00:00Z"}"#;
-    let server = server();
+    let server = open_server();
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 1, 64);
     client.sync();
@@ -76,7 +81,7 @@ fn followers_of_one_user_leave_room_for_others() {
 #[test]
 fn unread_answers_are_limited_per_user() {
     const BLOCKS: &str = r#"{"get":"snapshot","blocks":{"limit":100000}}"#;
-    let server = crate::segments::daemon();
+    let server = Server::start(exe(), &["--quiet", "--share-all"]);
     let mut producer = Producer::new(server.segments.path());
     producer.flood(100_000, 4096);
     eventually("the buffers are read", || (server.snapshot().health.live_records == 100_000).then_some(()));
@@ -106,7 +111,7 @@ fn unread_answers_are_limited_per_user() {
 #[test]
 fn large_lists_are_computed_beside_the_loop() {
     const COUNT: u64 = 20_000;
-    let server = server();
+    let server = open_server();
     let mut client = Client::connect(&server, Vintage::V144);
     for n in 0..COUNT {
         client.alloc(0, DRAM, n, 64 + n);

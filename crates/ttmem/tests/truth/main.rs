@@ -86,8 +86,8 @@ fn tracker(folder: &str) -> Tracker {
 /// The only segment in a folder, once there is one.
 fn only_segment(folder: &Path) -> PathBuf {
     eventually("the writer has a segment", || {
-        let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-        files.last().filter(|file| SegmentFile::open_path(file).is_ok())
+        let mut files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        files.find(|file| SegmentFile::open_path(file).is_ok())
     })
 }
 
