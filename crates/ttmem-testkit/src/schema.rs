@@ -117,7 +117,7 @@ mod tests {
         let usage = |more: Value| {
             let mut usage = json!({"device": "0x1", "dram_total": {"used_bytes": 1, "capacity_bytes": null, "basis": "exact"}});
             usage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let process = json!({"pid": 1, "reported_pid": null, "start": null, "name": null, "command": null, "user": null,
+            let process = json!({"pid": 1, "reported_pid": null, "start": null, "name": null, "command": null, "user": null, "uid": null,
                 "container": null, "open_devices": [], "tracking": "agent", "basis": "exact", "complete": true, "sequence": null, "audit": [], "usage": [usage],
                 "summary": {"indexes": [], "dram_bytes": 1, "l1_bytes": null, "program_bytes": null, "kernel_bytes": null}});
             let mut snapshot = valid();

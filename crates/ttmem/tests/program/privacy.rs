@@ -55,6 +55,9 @@ const EXITS: &[Exit] = &[
     ("blocks", true, |s| s.query(r#"{"get":"snapshot","blocks":{"limit":1000}}"#)),
     ("sites", true, |s| s.query(r#"{"get":"snapshot","sites":true}"#)),
     ("leaks", true, |s| s.query(r#"{"get":"snapshot","leaks":true}"#)),
+    ("flame", true, |s| s.query(r#"{"get":"snapshot","flame":"live"}"#)),
+    ("flame at the peak", true, |s| s.query(r#"{"get":"snapshot","flame":"peak"}"#)),
+    ("flame since the mark", true, |s| s.query(r#"{"get":"snapshot","flame":"mark"}"#)),
     ("allocations", true, |s| s.query(r#"{"get":"allocations"}"#)),
     ("report", true, |s| s.query(r#"{"get":"report"}"#)),
     ("events", true, |s| s.query(r#"{"get":"events"}"#)),
@@ -86,6 +89,7 @@ const EXITS: &[Exit] = &[
     ("ttmem events --json", true, |s| s.run(&["events", "--json"])),
     ("ttmem peak", true, |s| s.run(&["peak"])),
     ("ttmem leaks", true, |s| s.run(&["leaks"])),
+    ("ttmem map", true, |s| s.run(&["map"])),
     ("ttmem flame", true, |s| s.run(&["flame"])),
 ];
 
