@@ -13,6 +13,7 @@ pub struct Reader {
     analysis: Analysis,
     /// The segments, and how far each was read.
     pub sources: Sources,
+    polls: u64,
 }
 
 struct StateSink<'a>(&'a mut State, &'a mut Analysis);
@@ -39,12 +40,15 @@ impl Reader {
         let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let mut sources = Sources::new(SourceConfig::segments(folder));
         sources.rescan(&mut StateSink(&mut state, &mut analysis));
-        Self { state, analysis, sources }
+        Self { state, analysis, sources, polls: 0 }
     }
 
     /// Reads what changed since the last poll, and returns a snapshot.
     pub fn poll(&mut self) -> Snapshot {
-        self.sources.poll(Mono(1), &mut StateSink(&mut self.state, &mut self.analysis));
+        // Folders are listed again only after a while.
+        self.polls += 1;
+        let now = Mono(self.polls * 10 * Mono::SECOND);
+        self.sources.poll(now, &mut StateSink(&mut self.state, &mut self.analysis));
         let mut snapshot = self.snapshot(&Detail::NONE);
         self.sources.fill_health(&mut snapshot.health);
         snapshot

@@ -47,14 +47,18 @@ impl ChipState {
 
 impl State {
     /// Takes what a process says of a chip. A chip that the machine does not list is added.
-    pub(super) fn name_chip(&mut self, by: Author, chip: Chip) -> Outcome {
+    pub(super) fn name_chip(&mut self, by: Author, mut chip: Chip) -> Outcome {
         let id = chip.id;
         let user = self.processes.get(&by.id).and_then(|it| it.info.uid);
         let has = self.users.get(&user).copied().unwrap_or_default();
         let found = self.find_chip(&chip);
         let known = found.and_then(|key| self.chips.get(&key)?.claims.all.get(&(by.id, id)));
-        if known.is_some_and(|known| known.chip == chip) {
-            return Outcome::Noted;
+        if let Some(known) = known {
+            // The counters of a process that has a segment, too, say less of the chip.
+            chip.add_claim(&known.chip, false, false);
+            if known.chip == chip {
+                return Outcome::Noted;
+            }
         }
         let most = self.limits.chips_per_user;
         let is_full = found.is_none() && (has.chips >= most || self.chips.len() >= self.limits.chips);

@@ -157,7 +157,8 @@ fn killed_process_leaves_only_a_crash_segment() {
     puppet.kill();
     let seen = snapshot(folder.path());
     assert!(seen.processes.is_empty() && seen.health.crash_segments == 1);
-    let name = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let mut files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let name = files.find(|path| path.is_file()).unwrap();
     let output = Command::new(exe()).args(["dump", "--json", "--segment"]).arg(&name).output().unwrap();
     let dump: serde_json::Value = ttmem_testkit::schema::dump(&output.stdout);
     let listed = dump["allocations"].as_array().unwrap();
