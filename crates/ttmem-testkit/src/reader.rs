@@ -4,7 +4,7 @@ use std::path::Path;
 use ttmem_core::input::Input;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Snapshot, State};
-use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};
+use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources, monotonic};
 
 /// Follows segments as `ttmem --local` does, but without a clock: its state depends on the segments alone.
 pub struct Reader {
@@ -13,7 +13,6 @@ pub struct Reader {
     analysis: Analysis,
     /// The segments, and how far each was read.
     pub sources: Sources,
-    polls: u64,
 }
 
 struct StateSink<'a>(&'a mut State, &'a mut Analysis);
@@ -40,15 +39,13 @@ impl Reader {
         let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let mut sources = Sources::new(SourceConfig::segments(folder));
         sources.rescan(&mut StateSink(&mut state, &mut analysis));
-        Self { state, analysis, sources, polls: 0 }
+        Self { state, analysis, sources }
     }
 
     /// Reads what changed since the last poll, and returns a snapshot.
     pub fn poll(&mut self) -> Snapshot {
         // Folders are listed again only after a while.
-        self.polls += 1;
-        let now = Mono(self.polls * 10 * Mono::SECOND);
-        self.sources.poll(now, &mut StateSink(&mut self.state, &mut self.analysis));
+        self.sources.poll(monotonic(), &mut StateSink(&mut self.state, &mut self.analysis));
         let mut snapshot = self.snapshot(&Detail::NONE);
         self.sources.fill_health(&mut snapshot.health);
         snapshot

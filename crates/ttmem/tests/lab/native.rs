@@ -10,9 +10,9 @@ use zerocopy::FromBytes;
 
 /// The only segment in a folder.
 fn segment(folder: &Path) -> PathBuf {
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_segment = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("ttmem.");
-    files.filter(is_segment).next().unwrap()
+    files.find(is_segment).unwrap()
 }
 
 /// The stacks that a segment defines, as names of libraries with offsets, innermost first.
