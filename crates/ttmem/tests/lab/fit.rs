@@ -121,10 +121,10 @@ struct Counts {
     not_compared: u64,
 }
 
-/// The library that changes the direction of allocations.
-fn direction_library() -> anyhow::Result<PathBuf> {
+/// The library that changes the direction of allocations, for one case.
+fn direction_library(number_of_case: u64) -> anyhow::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let library = folder.join(format!("lab-direction-{}.so", std::process::id()));
+    let library = folder.join(format!("lab-direction-{}-{number_of_case}.so", std::process::id()));
     let mut command = Command::new("g++");
     command.args(["-std=c++20", "-O1", "-shared", "-fPIC", "-fexceptions", "-fno-threadsafe-statics"]);
     let built = command.arg("-o").arg(&library).arg(here().join("direction.cpp")).output()?;
@@ -136,7 +136,7 @@ fn check(board: &str, mesh: &str, arch: Arch, is_hybrid: bool, number_of_case: u
     let states = number("TTMEM_FIT_STATES", 60)?;
     let seed = number("TTMEM_FIT_SEED", 1)? + number_of_case;
     let begun = Instant::now();
-    let library = direction_library()?;
+    let library = direction_library(number_of_case)?;
     let done = run(board, mesh, arch, is_hybrid, seed, states, &library);
     let done = done.with_context(|| format!("{board}, ttnn {TTNN}, seed {seed}"));
     std::fs::remove_file(library)?;
